@@ -1,33 +1,33 @@
-"""Alphita maps any medical string to the concept it names, and learns what terms mean from a terminology's own graph.
+"""Alphita maps any medical string to the concept that it names, and trains encoders on a terminology's own graph.
 
     import alphita
 
     for result in alphita.normalize(["heart attack", "metformin 500 mg"], to="hpo"):
         print(result.mention, result.concept_id, result.concept_name, result.confidence, result.decision)
 
-The eleven names that a user needs; `help(alphita.normalize)` and so on tell more of each:
+The public API has eleven names; `help(alphita.normalize)` describes the first, and so on:
 
     normalize       a list of strings, a series or a data frame -> answers
                         alphita.normalize(["heart attack"], to="hpo")[0].concept_id
-    annotate        a text, or a list of them -> mentions with their concepts and what is said of them
+    annotate        a text, or a list of them -> mentions with their concepts and assertions
                         alphita.annotate("no seizures", to="hpo")[0].said
-    load            a Normalizer for a terminology, which answers again and again
+    load            a Normalizer for a terminology, for many calls
                         alphita.load("hpo", error=0.02)
-    train           an encoder of your own, taught on a terminology (needs alphita[train])
+    train           trains your own encoder on a terminology (needs alphita[train])
                         alphita.train("coder", "hpo", "my-model", steps=800)
-    Normalizer      what answers, with an index that was made by `alphita index`
+    Normalizer      maps strings with an index built by `alphita index`
                         alphita.Normalizer.load("my.index").normalize(["heart attack"], top_k=3)
     Index           the strings and vectors of a terminology
                         len(alphita.load("hpo").index)
     Terminology     concepts, terms and relations
                         alphita.load_terminology("my.terminology").n_concepts
-    load_terminology  opens one that was imported by `alphita terminology import`
+    load_terminology  opens a terminology imported by `alphita terminology import`
                         alphita.load_terminology("my.terminology").ancestors(0)
     TermEncoder     strings -> vectors
                         alphita.TermEncoder.load("alphita-en").encode(["heart attack", "myocardial infarction"])
     ProductSearch   products ranked for a query, from `alphita search build`
                         alphita.ProductSearch.load("drugs.search").search(["ibuprofen gel"], 5)
-    AlphitaError    every error that a user can cause, with what would be right
+    AlphitaError    every error that a user can cause, with a remedy
                         try: alphita.load("hpoo")
                         except alphita.AlphitaError as error: print(error)
 

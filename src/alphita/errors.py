@@ -20,9 +20,9 @@ MAX_MESSAGE = 3_000
 
 
 class AlphitaError(Exception):
-    """A failure with a message made for the user; the command line leaves with `exit_code` 1.
+    """A failure with a message for the user; the command line exits with `exit_code`, which is 1.
 
-    Of a message that is too long the middle is left out: what is wrong begins it, and what to do ends it.
+    A message that is too long loses its middle: it begins with the problem and ends with the remedy.
     """
 
     exit_code = 1

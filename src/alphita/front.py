@@ -22,19 +22,19 @@ OF_FRAMES = ("context", "prefix")
 
 
 def load(to: Path | str, *, language: str | None = None, **options: Any) -> Normalizer:  # noqa: ANN401
-    """Return a normaliser for a terminology: it maps strings to the concepts they name.
+    """Return a normaliser for a terminology: it maps strings to the concepts that they name.
 
         >>> normalizer = alphita.load("hpo")
         >>> normalizer.normalize(["heart attack"], top_k=3)[0].concept_name
         'Myocardial infarction'
 
     Args:
-        to: "hpo" or "icd10cm"; a terminology's file or folder as it is published; an X.terminology or X.index folder.
-            What is not indexed yet is indexed first: for 40,000 names that takes half a minute, once.
-        language: of the strings that will be asked, as "it"; with those of the terminology it tells which model is
-            taken, where `model` does not: alphita-en where all is English, else alphita-multi.
-        **options: `borrow`, `names`, `learn` and `model`: what the index is given beside the terminology (see
-            `alphita.index.choice.Choice`); and those of `alphita.Normalizer`: error, target, filters, ...
+        to: "hpo" or "icd10cm"; the published file or folder of a terminology; an X.terminology or X.index folder. If
+            there is no index yet, it is built first: for 40,000 names that takes half a minute, once.
+        language: language of the strings, such as "it". Unless `model` is given, this and the languages of the
+            terminology determine the model: alphita-en if all are English, otherwise alphita-multi.
+        **options: `borrow`, `names`, `learn` and `model`, for the index (see `alphita.index.choice.Choice`); and those
+            of `alphita.Normalizer`: error, target, filters, ...
 
     Raises:
         UsageError: there is no such terminology, or an option is wrong.
@@ -49,7 +49,7 @@ def load(to: Path | str, *, language: str | None = None, **options: Any) -> Norm
 
 
 def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **options: Any) -> Any:  # noqa: ANN401
-    """Map strings to the concepts they name, with confidence and a decision.
+    """Map strings to the concepts that they name, with confidence and a decision.
 
         >>> for result in alphita.normalize(["heart attack", "metformin 500 mg"], to="hpo"):
         ...     print(result.mention, result.concept_id, result.decision)
@@ -58,16 +58,16 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
         >>> alphita.normalize(polars.DataFrame({"complaint": ["heart attack"]}), to="hpo", column="complaint")
 
     Args:
-        mentions: a list of strings; a series of polars or pandas; a data frame of one of them, with `column`.
-        to: see `alphita.load`. It is opened once, and kept for the next call. Its model is chosen by the strings'
-            language too, where there are at least 20.
-        column: of a data frame, where the strings are.
+        mentions: a list of strings; a polars or pandas series; a polars or pandas data frame, with `column`.
+        to: see `alphita.load`. It is opened once, and kept for the next call. If there are at least 20 strings, their
+            language also determines the model.
+        column: the column of the data frame that contains the strings.
         **options: `top_k` and `explain`, with a list `contexts` and `languages`, as for `Normalizer.normalize`; with a
-            data frame `context`, a column, and `prefix`, before the names of the columns that are added; all others as
-            for `alphita.load`.
+            data frame, `context`, a column, and `prefix`, for the names of the added columns; and those of
+            `alphita.load`.
 
     Returns:
-        For a list one `Result` for each string; for a series or a frame a frame, with the answers as columns.
+        For a list, one `Result` per string; for a series or a data frame, a data frame with the answers as columns.
 
     Raises:
         UsageError: there is no such terminology, or an option is wrong.
@@ -97,7 +97,7 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
 
 
 def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
-    """Find the concepts of a terminology in free text, and what the text says of each.
+    """Find the concepts of a terminology in free text, with their assertion.
 
         >>> for found in alphita.annotate("No seizures. Short and curved fingers.", to="hpo"):
         ...     print(found.mention, found.concept_id, found.said)
@@ -108,15 +108,15 @@ def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
     Args:
         texts: one string, or a list of them.
         to: see `alphita.load`. It is opened once, and kept for the next call.
-        **options: those of `alphita.annotation.annotator.Settings`: exact, precision, context_rules, ...; all others as
-            for `alphita.load`.
+        **options: those of `alphita.annotation.annotator.Settings`: exact, precision, context_rules, ...; and those of
+            `alphita.load`.
 
     Returns:
-        For a string a list of `Annotation`; for a list of strings as many lists.
+        For a string, a list of `Annotation`; for a list of strings, a list of such lists.
 
     Raises:
-        UsageError: no string, no such terminology, or an option is wrong.
-        InputError: the terminology or the rules of context cannot be read.
+        UsageError: `texts` is not a string or list of strings, the terminology does not exist, or an option is wrong.
+        InputError: the terminology or the context rules cannot be read.
     """
     from alphita.annotation.annotator import Settings
     from alphita.annotation.spans import Document

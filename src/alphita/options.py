@@ -1,6 +1,6 @@
-"""The options of a command or a function, each spelled once: a field of a frozen dataclass, with its help.
+"""The options of a command or a function, each defined once: a field of a frozen dataclass, with its help.
 
-`alphita.cli._from_spec` makes the command line of it; Python callers make the dataclass itself.
+`alphita.cli._from_spec` builds the command line from it; Python callers create the dataclass itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Option:
 
 
 class Group(NamedTuple):
-    """A dataclass whose options are those of the one that it is a field of, but for some, and under which heading."""
+    """A dataclass that is a field of another, which takes over its options except some, and their heading."""
 
     without: Collection[str]
     panel: str | None
@@ -54,7 +54,7 @@ class SpelledOption(NamedTuple):
 
 
 def option(default: object, *flags: str, like: Option | None = None, **how: Any) -> Any:  # noqa: ANN401
-    """Return a field with this default, `...` where there is none."""
+    """Return a field with this default, `...` for none."""
     shown = replace(like or Option(), flags=flags or (like.flags if like else ()), **how)
     return field(default=MISSING if default is ... else default, metadata={OPTION: shown})
 
@@ -79,7 +79,7 @@ def options_of(of: type) -> Iterator[SpelledOption]:
 
 
 def from_values(of: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass and its groups with these values, by name; what has none keeps its default."""
+    """Return a dataclass and its groups with these values, by name; others keep their defaults."""
     hints, given = get_type_hints(of), {}
     for field_ in fields(of):  # type: ignore[arg-type]
         if GROUP in field_.metadata:
@@ -92,7 +92,7 @@ def from_values(of: type[T], values: Mapping[str, Any]) -> T:
 
 
 def check(options: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Make sure that the values of a dataclass's own options are those that they may have."""
+    """Check that the values of a dataclass's own options are allowed."""
     for field_ in options_of(type(options)):
         if (value := getattr(options, field_.name, None)) is None:
             continue
@@ -111,7 +111,7 @@ STRICT = Option(help="Fail at the first bad row.")
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """How an encoder runs; as `TermEncoder.load` takes it."""
+    """How an encoder runs; see `TermEncoder.load`."""
 
     precision: str = option("auto", help="Arithmetic of the encoder: auto, fp32, bf16, ...")
     device: str = option("auto", help="Device of the encoder: auto, cpu, cuda.")
@@ -135,7 +135,7 @@ FROM_START = Restart()
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What runs a job of several processes or machines."""
+    """The engine of a job on several processes or machines."""
 
     engine: str | None = option(
         None, panel=CLUSTER, help="Engine that runs the job: processes (on this machine), ray or spark."
@@ -147,7 +147,7 @@ class Cluster:
     gpus_per_worker: float = option(0.0, least=0.0, panel=CLUSTER, help="GPUs per worker, or a fraction: 0.5.")
 
     def check(self, **further: object) -> None:
-        """Make sure that options of an engine, and `further` ones by name, have no value where there is no engine."""
+        """Check that options of an engine, and `further` ones by name, have no value without an engine."""
         if self.engine is not None:
             return
         for name, value in {**vars(self), **further}.items():

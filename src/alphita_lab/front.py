@@ -26,17 +26,17 @@ def train(
 
         >>> alphita.train("coder", "hpo", "my-model", steps=800)
 
-    `alphita train --list` names the recipes; `alphita train RECIPE --help` all settings of one.
+    `alphita train --list` lists the recipes, and `alphita train RECIPE --help` the settings of one.
 
     Args:
-        recipe: its name.
-        terminology: to learn from: whatever `alphita.load` takes, but for an index.
+        recipe: the name of a recipe.
+        terminology: the terminology to learn from: anything that `alphita.load` takes, except an index.
         out: the model folder to create.
-        encoder: to start from: `minilm`, `alphita-en-fp16` (in a clone), a folder or a hub name.
-        split: a split whose held-out strings are not trained on.
-        resume: go on with an unfinished run.
+        encoder: the encoder to start from: `minilm`, `alphita-en-fp16` (in a clone), a folder or a hub name.
+        split: a split whose held-out strings are excluded from training.
+        resume: continue an unfinished run.
         force: replace an existing model.
-        **settings: of the recipe.
+        **settings: the settings of the recipe.
 
     Returns:
         The model's folder: `alphita index SOURCE --model FOLDER` uses it.

@@ -150,7 +150,7 @@ def test_every_file_that_the_page_on_the_code_names_is_there():
 
 def test_the_test_that_holds_an_ability_is_there():
     page = (DOCS / "results" / "abilities.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| ") and line != "| | held by |"]
+    rows = [line for line in page.splitlines() if line.startswith("| ") and line != "| | tested by |"]
     named = re.findall(r"`(tests/[\w/]+\.py)((?:::\w+)*)`", page)
     assert len(named) == len(rows) > 38
     for file, parts in named:

@@ -1,4 +1,4 @@
-"""What is found in a text: a span, its concept, and what the text says of it."""
+"""Annotations of a text: a span, its concept, and its assertion."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ class Annotation:
 
     Attributes:
         start: first character of the whole span.
-        end: the character behind its last.
+        end: one past its last character.
         mention: text[start:end].
-        pieces: the parts that make the mention, where words between them do not belong to it; one part otherwise.
+        pieces: the parts of the mention, if there are other words between them; otherwise a single part.
         concept_id: CURIE.
         concept_name: its preferred term.
-        matched_term: the term that the mention equals or is nearest to.
-        confidence: probability that the concept is right, 0 to 1; None where nothing judged it (`exact`).
+        matched_term: the term that equals the mention or is nearest to it.
+        confidence: probability that the concept is right, 0 to 1; None with `exact`.
         decision: "accept" or "review".
-        method: "exact" (a name, but for order, inflection and case), "abbreviation" or "nearest".
-        context: what the text says of it; empty: it is affirmed.
+        method: "exact" (a name, apart from word order, inflection and case), "abbreviation" or "nearest".
+        context: the cues that determine its assertion; empty if it is affirmed.
         modifiers: side and severity.
     """
 
@@ -88,7 +88,7 @@ class Annotation:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The categories of its context, in the order of `CATEGORIES`; `AFFIRMED` alone where there is none."""
+        """The categories of its context, in the order of `CATEGORIES`; only `AFFIRMED` if there are none."""
         found = {context.category for context in self.context}
         return tuple(one for one in CATEGORIES if one in found) or (AFFIRMED,)
 

@@ -1,4 +1,4 @@
-"""From mentions to answers: candidates by every route, their features, the ranking, the decision, the records."""
+"""From mentions to answers: candidates from all routes, their features, the ranking, the decision, the records."""
 
-# The choices of `--ranking`, beside "auto"; see `candidates.RANKINGS`.
+# The choices of `--ranking`, in addition to "auto"; see `candidates.RANKINGS`.
 RANKING_NAMES = ("exact", "fusion", "learned", "letters", "vectors")

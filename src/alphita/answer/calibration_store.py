@@ -1,17 +1,17 @@
-"""The calibration of an index: ranker, calibrators, thresholds and what was measured. Lies in X.index/calibration.
+"""The calibration of an index: ranker, calibrators, thresholds and figures, in X.index/calibration.
 
-From a score to a confidence, the probability that an answer is right, leads one of two calibrators, plain arrays both:
+A calibrator of plain arrays converts a score into a confidence, the probability that an answer is right:
 
     logistic   confidence = 1 / (1 + exp(-(w . (x - mean) / scale + b)))                         (Platt 1999)
     isotonic   the non-decreasing curve nearest to the share right, over a score                 (Zadrozny & Elkan 2002)
 
-It is an artefact of its own, made for one index and refused by any other; or a general one (see `general`), made for
-one encoder and refused with any other, which lies in X.index/model/calibration:
+It is an artefact for one index, and refused by any other; or a general one (see `general`) for one encoder, refused
+with any other, in X.index/model/calibration:
 
     manifest.json      the index's hash, or the encoder's; the split's, settings, counts
     arrays.safetensors ranker and calibrators, plain arrays
     figures.json       expected calibration error, risk and coverage, accuracies by ranking
-    abbreviations.json what the terminology's abbreviations stand for
+    abbreviations.json the terminology's abbreviations and their meanings
     reliability.svg, risk_coverage.svg
 """
 
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-# The least probability that a logarithm is taken of.
+# The least probability of which the logarithm is computed.
 MIN_PROBABILITY = 1e-15
 FOLDS = 5
-# The calibrator of every group that has none of its own.
+# The calibrator for groups without their own.
 COMMON = "all"
-# A group (a language) has a calibrator of its own from this many right and this many wrong answers: about 25 of the
-# rarer outcome to each weight, where logistic regression begins to be dependable.
+# A group (a language) gets its own calibrator from this many right and this many wrong answers: about 25 of the rarer
+# outcome per weight, from which on logistic regression is reliable.
 MIN_OF_EACH = 200
 MAX_STEPS = 100
 
 
 def losses(confidence: Float, right: Bool) -> Float:
-    """Return (n,) -log p, p the confidence in what was the case, 1e-15 at least."""
+    """Return (n,) -log p, p the confidence in the actual outcome, at least 1e-15."""
     return -np.log(np.maximum(np.where(right, confidence, 1 - confidence), MIN_PROBABILITY))
 
 
@@ -99,7 +99,7 @@ class Isotonic:
     Attributes:
         knots: (k,) scores, increasing: the mean score of each block of pooled answers.
         values: (k,) confidences, increasing.
-        logistic: makes the score (log-odds) out of features; None: `apply` is given the score itself.
+        logistic: computes the score (log-odds) from features; None: `apply` gets the score itself.
     """
 
     knots: Float
@@ -161,7 +161,7 @@ def fit_logistic(features: Float, right: Bool, *, l2: float = 1.0) -> Logistic:
         if np.abs(gradient).max() <= 1e-10 * len(x):
             break
         curvature = (design.T * (p * (1 - p))) @ design + np.diag(penalty)
-        # Least squares, for without a penalty a constant feature leaves the curvature singular.
+        # Least squares, because without a penalty a constant feature makes the curvature singular.
         step = np.linalg.lstsq(curvature, gradient)[0]
         share = 1.0
         while (tried := loss(weights - share * step)) > value and share > 1e-8:
@@ -196,7 +196,7 @@ def fit_isotonic(score: Float, right: Bool) -> Isotonic:
 
 
 def pool(sums: Float, weights: Float) -> NDArray[np.int64]:
-    """Pool adjacent violators: return where the blocks begin whose means (sum / weight) increase.
+    """Pool adjacent violators: return the starts of blocks whose means (sum / weight) increase.
 
     Args:
         sums: (n,) weight times value, in the order of the score.
@@ -205,7 +205,7 @@ def pool(sums: Float, weights: Float) -> NDArray[np.int64]:
     blocks: list[tuple[float, float, int]] = []
     for place, (total, weight) in enumerate(zip(sums.tolist(), weights.tolist(), strict=True)):
         start = place
-        # Compared by products, which are exact for counts: the mean before is not below this one's.
+        # Compared by products, which are exact for counts: the previous mean is not below this one.
         while blocks and blocks[-1][0] * weight >= total * blocks[-1][1]:
             before, mass, start = blocks.pop()
             total, weight = total + before, weight + mass
@@ -214,7 +214,7 @@ def pool(sums: Float, weights: Float) -> NDArray[np.int64]:
 
 
 def fit_calibrator(features: Float, right: Bool, *, seed: int = 0) -> Calibrator:
-    """Fit a logistic regression, or an isotonic one on top of it where that is clearly better.
+    """Fit a logistic regression, or an isotonic one on top of it if that is clearly better.
 
     Args:
         features: (n, d).
@@ -265,12 +265,12 @@ def _sigmoid(log_odds: Float) -> Float:
 KIND = "calibration"
 FOLDER = "calibration"
 REMEDY = "fit it again: alphita calibrate --index INDEX --split SPLIT --force"
-# How sure an answer's confidence is: thresholds were tested on strings of this very index, or taken over from others.
+# The kind of confidence: thresholds were tested on strings of this index, or transferred from others.
 CERTIFIED: Final = "certified"
 ESTIMATED: Final = "estimated"
 Assurance = Literal["certified", "estimated"]
-# What speaks for the best candidate: of the ranker, of the candidate, of the mention. A short mention that equals no
-# term is an abbreviation more often than a slip.
+# The evidence for the best candidate: from the ranker, the candidate and the mention. A short mention that equals no
+# term is more often an abbreviation than a misspelling.
 OF_CANDIDATE = (
     "equal",
     "cosine",
@@ -292,7 +292,7 @@ EVIDENCE = (
     "short_and_not_equal",
     "log_expansion_share",
 )
-# Of a short form's meanings rarer ones count as this rare.
+# Rarer meanings of a short form count as this rare.
 MIN_SHARE = 0.02
 TINY = 1e-9
 
@@ -302,7 +302,7 @@ class RankedAnswers(NamedTuple):
 
     Attributes:
         order: (c,) rows of the table, question by question, best first.
-        top: (n,) int64 the row of each question's best candidate; -1 where there is none.
+        top: (n,) int64 the row of each question's best candidate; -1 if there is none.
         confidence: (n,) float64, calibrated probability that the best candidate is right, 0 to 1.
         nil: (n,) float64, the ranker's probability that no concept fits.
         score: (c,) float64, the ranker's scores.
@@ -317,14 +317,14 @@ class RankedAnswers(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was fitted for one index.
+    """The calibration of one index.
 
     Attributes:
         ranker: orders the candidates and scores NIL.
         calibrators: from evidence to confidence, by language; "all" for every other.
-        accept: allowed error -> the confidence from which answers are accepted; None: cannot be certified.
-        estimated: allowed error -> the confidence from which answers are accepted where none can be certified.
-        definitions: vectors of the concepts' definitions, which the ranker looks at.
+        accept: allowed error -> confidence threshold for accepted answers; None: cannot be certified.
+        estimated: allowed error -> confidence threshold for accepted answers if none can be certified.
+        definitions: vectors of the concepts' definitions, which the ranker uses.
         fields: for the manifest: hashes, settings, counts.
     """
 
@@ -342,21 +342,21 @@ class Calibration:
 
     @property
     def is_general(self) -> bool:
-        """Whether it was made for an encoder, and so for every index of it."""
+        """Whether it was made for an encoder, and so for every index with it."""
         return bool(self.fields.get("general"))
 
     @property
     def is_of_others(self) -> bool:
-        """Whether it was fitted on other indexes than the one that it is for."""
+        """Whether it was fitted on other indexes than its own."""
         return self.is_general or "carried_over_from" in self.fields
 
     def assurance(self, error: float) -> Assurance:
-        """Return whether what is accepted at an allowed error was tested on strings of the index that it is for."""
+        """Return whether the threshold for an allowed error was tested on strings of its own index."""
         return ESTIMATED if self.is_of_others or error in self.estimated else CERTIFIED
 
     @property
     def origin(self) -> str:
-        """Where it is from, in words; empty for what was fitted on its own index."""
+        """Its origin, in words; empty if it was fitted on its own index."""
         if self.is_general:
             return "general calibration, fitted on " + ", ".join(one["name"] for one in self.fields["vocabularies"])
         carried = self.fields.get("carried_over_from")
@@ -378,7 +378,7 @@ class Calibration:
         return RankedAnswers(order, top, confidence, probabilities.nil, probabilities.score)
 
     def threshold(self, error: float) -> float | None:
-        """Return the confidence from which answers are accepted at an allowed error; None: from none."""
+        """Return the confidence threshold for an allowed error; None: no answer is accepted."""
         if error not in self.accept:
             known = ", ".join(f"{one:g}" for one in self.accept)
             raise UsageError(f"no threshold was tested for an error of {error:g}; choose from {known}")
@@ -414,13 +414,13 @@ class Calibration:
             )
             (draft.path / "settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
             (draft.path / "figures.json").write_text(json.dumps(self.figures, indent=1) + "\n", encoding="utf-8")
-            # Those of a general one are of the index that it was loaded for.
+            # Those of a general calibration belong to the index for which it was loaded.
             if self.abbreviations is not None and not self.is_general:
                 kept = json.dumps(self.abbreviations.to_json(), ensure_ascii=False)
                 (draft.path / "abbreviations.json").write_text(kept + "\n", encoding="utf-8")
             for name, picture in self.pictures.items():
                 (draft.path / f"{name}.svg").write_text(picture, encoding="utf-8")
-            # Those of a loaded calibration hold its whole manifest.
+            # Those of a loaded calibration contain its whole manifest.
             draft.fields.update({name: value for name, value in self.fields.items() if name not in artefact.RESERVED})
 
     @classmethod
@@ -494,7 +494,7 @@ def evidence_of(
     order: NDArray[np.int64],
     top: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Return what speaks for each question's best candidate, (n, len(EVIDENCE)); zeros where there is none."""
+    """Return the evidence for each question's best candidate, (n, len(EVIDENCE)); zeros if there is none."""
     n = len(top)
     found = np.zeros((n, len(EVIDENCE)))
     filled = np.flatnonzero(top >= 0)
@@ -512,7 +512,7 @@ def evidence_of(
     }
     is_short = columns["characters"] < np.log1p(SHORT_CAPITALS + 0.5)
     columns["short_and_not_equal"] = is_short & (columns["equal"] == 0)
-    # Odds go with the share: of what is no expansion, 1.
+    # Odds are proportional to the share, which is 1 for readings that are not expansions.
     share = features.candidates[row, NAMES.index("expansion_share")]
     columns["log_expansion_share"] = np.where(columns["expanded"] > 0, np.log(np.maximum(share, MIN_SHARE)), 0.0)
     for place, name in enumerate(EVIDENCE):
@@ -547,7 +547,7 @@ def _check_shapes(
     cosines: Cosines | None,
     index: Index,
 ) -> None:
-    """Raise ValueError if arrays do not fit the features, the evidence or the index: a blank question is answered."""
+    """Raise ValueError if arrays do not fit the features, the evidence or the index, by answering an empty question."""
     if not ranker.candidates or not ranker.mentions:
         raise ValueError("it has no ranker")
     if COMMON not in calibrators:

@@ -1,7 +1,7 @@
-"""From strings to candidates: each concept once a mention, by the term that speaks best for it; and plain rankings.
+"""From strings to candidates: distinct concepts per mention, each with its best matching term; and plain rankings.
 
-A request is one mention to answer: its own string and, where it is or holds an abbreviation, its expansions. Each of
-these is a query; several requests may share one.
+A request is one mention to map: its string and, if it is or contains an abbreviation, the expansions. Each of these is
+a query; several requests may share one.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from alphita.registry import unknown
 from alphita.terminology.languages import primary
 
 Float32 = NDArray[np.float32]
-# Concepts kept of a request, the most similar ones.
+# Number of concepts that are kept per request, the most similar ones.
 MAX_CONCEPTS = 24
 
 
 class Requests(NamedTuple):
-    """Which queries each request asks, its own string first.
+    """The queries of each request, its own string first.
 
     Attributes:
         query: (m,) int64 queries, request by request.
-        offsets: (n + 1,) int64 where each request's begin.
+        offsets: (n + 1,) int64 the start of each request's queries.
     """
 
     query: NDArray[np.int64]
@@ -44,17 +44,17 @@ class CandidateTable(NamedTuple):
         offsets: (n + 1,) int64: the candidates of request r are the rows offsets[r] up to offsets[r + 1].
         request: (c,) int64 the request of each candidate.
         concept: (c,) int64 rows of the index's concepts.
-        term: (c,) int64 the row of the term that speaks for the concept.
-        query: (c,) int64 the query it was found for.
-        expansion: (c,) int64 which of the request's queries that is: 0 its own string.
+        term: (c,) int64 the row of the concept's best matching term.
+        query: (c,) int64 the query for which it was found.
+        expansion: (c,) int64 the number of that query within the request: 0 is its own string.
         string: (c,) int64 the row of the term's string.
         routes: (c,) uint8 the routes that found the term.
         cosine: (c,) float32 of query and string.
         letters: (c,) float32 n-gram similarity of query and string.
-        best_cosine: (c,) float32 the greatest of the concept's strings that were found.
+        best_cosine: (c,) float32 the highest among the concept's matching strings.
         best_letters: (c,) float32 likewise.
-        strings: (c,) int64 how many of the concept's strings were found.
-        homonyms: (c,) int64 how many other concepts the string names.
+        strings: (c,) int64 the number of the concept's strings that were found.
+        homonyms: (c,) int64 the number of other concepts with this string.
     """
 
     offsets: NDArray[np.int64]
@@ -73,7 +73,7 @@ class CandidateTable(NamedTuple):
     homonyms: NDArray[np.int64]
 
     def take(self, rows: NDArray[np.int64]) -> CandidateTable:
-        """Return the table of some candidates; `rows` must keep requests in order."""
+        """Return the table of some candidates; `rows` must preserve the order of requests."""
         n = len(self.offsets) - 1
         offsets = np.searchsorted(self.request[rows], np.arange(n + 1))
         columns: list[Any] = [column[rows] for column in self[1:]]
@@ -81,7 +81,7 @@ class CandidateTable(NamedTuple):
 
 
 def requests_of(queries: Sequence[Sequence[int]]) -> Requests:
-    """Return requests from the numbers of the queries of each, its own string first."""
+    """Build requests from the query numbers of each, its own string first."""
     flat = [query for one in queries for query in one]
     return Requests(np.array(flat, np.int64), np.cumsum([0, *map(len, queries)]))
 
@@ -95,11 +95,11 @@ def collect(
     allowed: NDArray[np.bool_] | None = None,
     most: int = MAX_CONCEPTS,
 ) -> CandidateTable:
-    """Gather the candidates of each request: each concept once.
+    """Collect the candidates of each request, as distinct concepts.
 
     Args:
-        hidden_concepts: (n,) a concept of each request that is hidden.
-        allowed: (n_terms,) the terms that may speak for a concept.
+        hidden_concepts: (n,) the hidden concept of each request.
+        allowed: (n_terms,) the terms that can match.
     """
     n = len(requests.offsets) - 1
     starts = np.searchsorted(pairs.query, requests.query)
@@ -155,7 +155,7 @@ def collect(
 
 
 def _distinct_strings(string: NDArray[np.int64], starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Return how many of the n strings there are from each start to the next; two readings may find the same."""
+    """Return the number of distinct strings from each start to the next; two readings may find the same string."""
     group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(string)))
     keys = np.sort(group * n + string)
     new = np.diff(keys, prepend=-1) != 0
@@ -163,7 +163,7 @@ def _distinct_strings(string: NDArray[np.int64], starts: NDArray[np.int64], n: i
 
 
 def _concepts_of_string(segment: Segment, string: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many distinct concepts each string names, (s,)."""
+    """Return the number of distinct concepts of each string, (s,)."""
     distinct, back = np.unique(string, return_inverse=True)
     counts = segment.offsets[distinct + 1] - segment.offsets[distinct]
     several = np.flatnonzero(counts > 1)
@@ -175,7 +175,7 @@ def _concepts_of_string(segment: Segment, string: NDArray[np.int64]) -> NDArray[
 
 
 def _ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return starts[0] .. starts[0] + counts[0] - 1, then those of the next, in one array."""
+    """Return starts[0] .. starts[0] + counts[0] - 1, then the next range, and so on, in one array."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(starts - (ends - counts), counts)
@@ -186,7 +186,7 @@ _EMPTY = CandidateTable(*(_NONE,) * 7, np.zeros(0, np.uint8), _NUMBER, _NUMBER, 
 
 
 def term_features(segment: Segment) -> dict[str, NDArray[np.bool_]]:
-    """Return what a term's own columns say, (n_terms,) each."""
+    """Return figures from the columns of the terms, (n_terms,) each."""
     terms = segment.terms
     n = len(terms)
 
@@ -220,14 +220,14 @@ class Languages(NamedTuple):
     """The languages of an index's terms.
 
     Attributes:
-        of_term: (n_terms,) int16, a place in `names`; -1 where a term has none.
+        of_term: (n_terms,) int16, a position in `names`; -1 if a term has no language.
     """
 
     names: dict[str, int]
     of_term: NDArray[np.int16]
 
     def given(self, languages: Sequence[str | None]) -> NDArray[np.int64]:
-        """Return the place of each language, -1 for None; one that no term has gets a place of its own."""
+        """Return the position of each language, -1 for None; a language that no term has gets a new position."""
         other = len(self.names)
         return np.array([-1 if not name else self.names.get(primary(name), other) for name in languages], np.int64)
 
@@ -247,13 +247,13 @@ def languages_of(segment: Segment) -> Languages:
 
 
 class Ranking(NamedTuple):
-    """A way to rank the candidates of a mention, a choice of `alphita normalize --ranking`.
+    """A ranking of a mention's candidates, a choice of `alphita normalize --ranking`.
 
     Attributes:
-        routes: those that it asks.
-        similarity: (c,) of a table's candidates: what is shown, and compared with the floor below which no concept is
-            given.
-        learned: the candidates are scored by the calibration's ranker, with confidence and decisions.
+        routes: the routes that it uses.
+        similarity: (c,) of a table's candidates; it is shown, and compared with the floor below which the answer is
+            NIL.
+        learned: whether the calibration's ranker scores the candidates, with confidence and decisions.
     """
 
     routes: int
@@ -261,12 +261,12 @@ class Ranking(NamedTuple):
     learned: bool = False
 
     def score(self, table: CandidateTable) -> NDArray[np.float64]:
-        """Return the score of each candidate, (c,), greater is better: an equal string stands above all others."""
+        """Return the score of each candidate, (c,), higher is better; equal strings are above all others."""
         return self.similarity(table).astype(np.float64) + EQUAL * ((table.routes & EXACT) > 0)
 
 
 def ranking_of(name: str) -> Ranking:
-    """Return the ranking of a name."""
+    """Return the ranking with a name."""
     if name not in RANKINGS:
         raise UsageError(unknown("ranking", name, RANKINGS))
     return RANKINGS[name]
@@ -275,7 +275,7 @@ def ranking_of(name: str) -> Ranking:
 EQUAL = 10.0
 RANKINGS: Mapping[str, Ranking] = {
     "exact": Ranking(EXACT, lambda table: np.ones(len(table.request), np.float32)),
-    # Of the term that is greatest in both together.
+    # Of the term for which the sum of both is greatest.
     "fusion": Ranking(EVERY_ROUTE, lambda table: (table.cosine + table.letters) / np.float32(2)),
     "learned": Ranking(EVERY_ROUTE, lambda table: table.cosine, learned=True),
     "letters": Ranking(EXACT | LETTERS, lambda table: table.letters),

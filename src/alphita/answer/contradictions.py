@@ -1,8 +1,8 @@
-"""What the words of a mention and of the name that answers it say against each other.
+"""Contradictions between the words of a mention and of a candidate's name.
 
-Near strings are not enough: "strong pulse" is no weak one, "anorchia" no anonychia, "aPTT" alone does not say that it
-is prolonged, "N/V/D" names more than nausea and vomiting, and a "nose bleed seat" is a seat. Each of these is a rule
-about words of `lexicon.tsv` or parts of words of `morphemes.tsv`; none knows a concept.
+Similar strings are not enough: "strong pulse" is not weak pulse, "anorchia" is not anonychia, "aPTT" alone does not
+mean that it is prolonged, "N/V/D" means more than nausea and vomiting, and a "nose bleed seat" is a seat. For each of
+these there is a rule about words of `lexicon.tsv` or parts of words of `morphemes.tsv`, but none about single concepts.
 """
 
 from __future__ import annotations
@@ -44,41 +44,41 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _VALUE = re.compile(  # A value and its unit: "30 s", "<10".
     r"[<>≤≥=]? ?(?<![^\W_])\d[\d.,:/-]*(?: ?(?:mm?ol|[mukn]?g|iu|m?iu|u|s|sec|ms|mm|cm|%|fl|pg)(?:/\w+)?\b)?"
 )
-_LAST = 16  # Pairs that are looked at again at once.
+_LAST = 16  # Pairs that are examined in one batch.
 BLOOD = "blood"
-MAX_UNEXPLAINED = 2  # Words more than these beside a whole name are of something else.
-_NOT = re.compile(  # Words that deny what stands behind them.
+MAX_UNEXPLAINED = 2  # If a mention contains a whole name and more other words than this, it means something else.
+_NOT = re.compile(  # Words that negate the words after them.
     r"n['’]t\b|\b(?:no|not|cannot|unable|never|without|non|senza|nicht|keine?|ohne|pas|sans|jamais|sin|nunca)\b"
 )
 _CONTRACTED = re.compile(r"n['’]t\b|\b(?:is|are|was|were|has|have|had|do|does|did)nt\b")
-SHORT_FORM = 6  # Letters at most.
-# Words of less that tell a place or a form too.
+SHORT_FORM = 6  # Maximum letters.
+# Words for less that also tell a place or a form.
 _OF_FORM = frozenset({"lower", "down", "short", "small"})
 _ENDS = "hyper|hypo|over|under|micro|macro|brady|tachy|poly|oligo"
 _TWO_ENDS = re.compile(rf"\b(?:{_ENDS})-? ?(?:or|and|and/or|[/,&]|oder|und|et|ou|o|e|y|u) ?(?:{_ENDS})")
 _UP_OR_DOWN = (" up", " down")
 _CAPITAL = re.compile(r"(?<![^\W_])(?<!\d )(?<!/)[A-HJ-Z](?![^\W_+/])")
-# Beginnings of words that say less, and what parts of words mean that do.
+# Prefixes that mean less, and the meanings of word parts that do.
 _LESS = ("hypo", "micro", "under", "oligo", "brady")
 _LESS_MEANT = frozenset(
     {"low", "lack", "not", "few", "small", "short", "slow", "ill", "narrowing", "fall", "half", "atony", "weakness"}
 )
-# Marks of a positive result equal the word.
+# Signs of a positive result are equal to the word.
 _POSITIVE = re.compile(r"\+|\bpos(?:itive)?\b")
-# What brings in where, when or of what it is.
+# Words before where, when or of what it is.
 PREPOSITIONS = frozenset(
     ["after", "before", "between", "by", "during", "from", "in", "inside", "near", "of", "on", "over", "since", "to"]
 ).union(["under", "w", "with", "without"])
 _BRINGING = PREPOSITIONS | {"at", "for", "when", "while"}
 _DOUBLED = re.compile(r"(.)\1(?:ed|ing|er|y)")
-# What joins a thing to what it has.
+# Words that connect a thing with its property.
 _HAVING = frozenset(["with", "w", "having", "has", "without"])
-# Ways to say that someone can't, or has something.
+# Wordings for being unable to do, or having, something.
 _SAYS_LITTLE = frozenset(["can", "cannot", "couldn", "doesn", "t", "unable", "won"]).union(
     ["condition", "conditions", "disease", "diseases", "syndrome", "syndromes"]
 )
 _LISTED = re.compile(r"[,;/&+]|\band\b")
-# Cosines of a mention and a name below which one that says other words, more, or another thing is not that name.
+# Cosines below which a mention with different words, more words, or another meaning does not match a name.
 FAR, FAR_UNSAID, FAR_OTHER = 0.75, 0.8, 0.84
 
 
@@ -92,7 +92,7 @@ def contradiction(
     common: Container[str] = (),
     synonyms: Container[tuple[str, str]] | None = None,
 ) -> str | None:
-    """Return what the words of a mention say against a name, as `OPPOSITE` and its like; None: nothing."""
+    """Return the contradiction of a mention to a name, such as `OPPOSITE`; None if there is none."""
     mention = unicodedata.normalize("NFKC", mention)
     wording = expansion or mention
     matched, *others = names
@@ -135,14 +135,14 @@ def contradiction(
         return UNEXPLAINED
     if is_narrowed(wording, matched) or _is_modified_otherwise(diff):
         return UNSAID
-    # "Hip dislocation" is no congenital one.
+    # "Hip dislocation" is not congenital hip dislocation.
     how = lexicon.bare_words("modifier") - PREPOSITIONS - {"very"}
     is_more = diff.missing and not diff.extra and how.issuperset(diff.missing)
     return UNSAID if is_more and all(how.intersection(word_diff(wording, name).missing) for name in others) else None
 
 
 def is_opposite(mention: str, name: str) -> bool:
-    """Tell whether a mention has a word whose opposite the name has: "pain sensitivity" is no "pain insensitivity"."""
+    """Tell whether a mention has a word whose opposite the name has: "pain sensitivity" is not "pain insensitivity"."""
     mention_words, name_words = _differing(mention, name)
     less = lexicon.axes()[0].less
     if (
@@ -165,7 +165,7 @@ def is_opposite(mention: str, name: str) -> bool:
 
 
 def is_at_other_end(mention: str, name: str) -> bool:
-    """Tell whether a mention says more where the name says less, as "thick" and "thin", or the other way round."""
+    """Tell whether a mention means more and the name means less, such as "thick" and "thin", or the other way round."""
     mention_words, name_words = _differing(mention, name)
     return any(
         bool(mention_words & ours and name_words & theirs and not name_words & ours and not mention_words & theirs)
@@ -175,14 +175,14 @@ def is_at_other_end(mention: str, name: str) -> bool:
 
 
 def _is_denied(mention: str, name: str) -> bool:
-    """Tell whether a mention denies all of a name by a contracted verb: "isn't short of breath"."""
+    """Tell whether a mention negates a whole name with a contracted verb: "isn't short of breath"."""
     if not _CONTRACTED.search(mention.casefold()) or _NOT.search(name.casefold()):
         return False
     return lexicon.bare_words("filler").issuperset(word_diff(mention, name).missing)
 
 
 def _has_both_ends(mention: str, name: str) -> bool:
-    """Tell whether a mention says that one thing is more and another less, and the name only one of these."""
+    """Tell whether a mention states an increase and a decrease, and the name only one of these."""
     if _TWO_ENDS.search(mention.casefold()) and not _TWO_ENDS.search(name.casefold()):
         return True
     axis = lexicon.axes()[0]
@@ -202,15 +202,14 @@ def _differing(mention: str, name: str) -> tuple[set[str], set[str]]:
 
 
 def _is_form_of(wording: str, names: Sequence[str]) -> bool:
-    """Tell whether a mention is one word, and a form of a name's: "stutters" of "stuttering"."""
+    """Tell whether a mention is a single word, and a form of a name's word: "stutters" for "stuttering"."""
     words = levelled_words(wording)
     name_words = {word for name in names for word in levelled_words(name)}
     return len(words) == 1 and any(not set(uninflected(words[0])).isdisjoint(uninflected(word)) for word in name_words)
 
 
 def _is_spelt_to_other_kind(mention: str, name: str, diff: WordDiff) -> bool:
-    """Tell whether a mention is one word, and only spelt like a short form, or like a word that says how something
-    is."""
+    """Tell whether a mention is a single word that only resembles a short form, or a word for how something is."""
     if len(diff.extra) != 1 or len(WORD.findall(mention)) > 1:
         return False
     is_short_form = len(name) <= SHORT_FORM and sum(sign.isupper() for sign in name) > 1
@@ -220,7 +219,7 @@ def _is_spelt_to_other_kind(mention: str, name: str, diff: WordDiff) -> bool:
 
 
 def is_apart(wording: str, name: str, diff: WordDiff) -> bool:
-    """Tell whether a mention is of another kind or place than a name: muscle for bone, plasma for liquor."""
+    """Tell whether a mention is about another tissue or sample than a name: muscle for bone, plasma for liquor."""
     sorts = lexicon.meanings("apart")
     mine, other = ({sorts[word] for word in words if word in sorts} for words in (diff.extra, diff.missing))
     if any(one != two and one.split()[0] == two.split()[0] for one in mine for two in other):
@@ -230,12 +229,12 @@ def is_apart(wording: str, name: str, diff: WordDiff) -> bool:
 
 
 def _says_less(diff: WordDiff) -> bool:
-    """Tell whether a mention says, and the name does not, that something is less, not of which place or form it is."""
+    """Tell whether a mention, but not the name, states that something is less, apart from words for a place or form."""
     return not (lexicon.axes()[0].less - _OF_FORM).isdisjoint(diff.extra)
 
 
 def _tells_less(name: str) -> bool:
-    """Tell whether a name says in any way that something is less, or is not as it should be."""
+    """Tell whether a name states in any way that something is less or abnormal."""
     less = frozenset().union(*(axis.less for axis in lexicon.axes()))
     amiss = less | (changes() - lexicon.axes()[0].more - {"positivity", "positive"})
     return any(
@@ -247,7 +246,7 @@ def _tells_less(name: str) -> bool:
 
 
 def says_more(wording: str, diff: WordDiff) -> bool:
-    """Tell whether a name has all that is said, and that it is changed, or else is a longer name of one word's."""
+    """Tell whether a name has all words of the mention and states a change, or is a longer name of a single word."""
     circumstance = lexicon.bare_words("circumstance")
     if not circumstance.isdisjoint(diff.missing) and circumstance.isdisjoint(bare_words(wording)):
         return True
@@ -260,7 +259,7 @@ def says_more(wording: str, diff: WordDiff) -> bool:
     ]
     if mine:
         return False
-    # With "+" the mention says that it is positive.
+    # With "+" the mention states that it is positive.
     if _POSITIVE.search(wording):
         return False
     inflected = [word for word in diff.missing if any(is_inflected(word, other) for other in diff.extra)]
@@ -274,7 +273,7 @@ def says_more(wording: str, diff: WordDiff) -> bool:
 
 
 def is_narrowed(wording: str, name: str) -> bool:
-    """Tell whether a name's age or site leaves out some of the mention's: "child" does not say "infancy"."""
+    """Tell whether a name's age or site excludes part of the mention's: "child" does not imply "infancy"."""
     for rule in (AGE_GROUP, BODY_SITE):
         values = [rule.values(text) for text in (wording, name)]
         if all(values):
@@ -285,7 +284,7 @@ def is_narrowed(wording: str, name: str) -> bool:
 
 
 def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDiff) -> bool:
-    """Tell whether a mention says, and the name does not, in what an analyte is measured, or more by short forms."""
+    """Tell whether a mention, but not the name, states a sample of an analyte, or more in short forms."""
     if not lexicon.bare_words("undone").isdisjoint(map(lexicon.bare, diff.extra)):
         return True
     ways = lexicon.amounts()
@@ -299,7 +298,7 @@ def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDif
         return True
     left = [word for word in diff.extra if not any(is_inflected(word, other) for other in diff.missing)]
     is_of_analyte = not ways.isdisjoint(bare_words(expansion or mention))
-    # "Hb S high" is of another haemoglobin.
+    # "Hb S high" is about another haemoglobin.
     if is_of_analyte and not set(_CAPITAL.findall(mention)).issubset(_CAPITAL.findall(name.upper())):
         return True
     if is_of_analyte and measured_in(left) - measured_in(diff.missing) - {BLOOD}:
@@ -313,7 +312,7 @@ def is_unexplained(mention: str, expansion: str | None, name: str, diff: WordDif
 
 
 def _is_spelt_beside_others(diff: WordDiff) -> bool:
-    """Tell whether a name is one word, only spelt like one of several that a mention says: "drops things" is no
+    """Tell whether a name is a single word that only resembles one of several words in a mention: "drops things" is not
     dropsy."""
     from rapidfuzz.distance import Indel
 
@@ -326,11 +325,11 @@ def _is_spelt_beside_others(diff: WordDiff) -> bool:
 
 
 def _is_modified_otherwise(diff: WordDiff) -> bool:
-    """Tell whether a mention says how a finding is, and the name something else of it: "stable" is not compensatory."""
+    """Tell whether a mention describes a finding in another way than the name: "stable" is not compensatory."""
     from rapidfuzz.distance import Indel
 
     how = lexicon.bare_words("modifier") - PREPOSITIONS
-    # One side is unilateral.
+    # A single side means unilateral.
     mine = [word for word in diff.extra if word in how and not AGE_GROUP.values(word) and not _is_side(word)]
     other = [
         word
@@ -347,19 +346,19 @@ def _is_side(word: str) -> bool:
 
 
 def _content(words: Sequence[str]) -> int:
-    """Return how many of some words say something."""
+    """Return the number of content words."""
     filler = lexicon.bare_words("filler") | IDLE
     return sum(word not in filler and not word[0].isdigit() for word in words)
 
 
 def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ()) -> bool:
-    """Tell whether a name says only how something is, and the mention says of what; or the mention says only that."""
+    """Tell whether a name only describes how something is, and the mention names the thing, or the reverse."""
     diff = word_diff(mention, name)
     if not diff.extra:
         return bool(diff.missing) and _is_modifier(mention)
     if not _is_modifier(name):
         return False
-    # A chronicle is not chronic.
+    # "Chronicle" does not mean chronic.
     if len(diff.extra) == 1 and mention.casefold() in common:
         return True
     from rapidfuzz.distance import Indel
@@ -376,13 +375,13 @@ def _is_more_than_modifier(mention: str, name: str, common: Container[str] = ())
 
 
 def _is_modifier(text: str) -> bool:
-    """Tell whether a string says only how something is."""
+    """Tell whether a string only describes how something is."""
     words = bare_words(text)
     return bool(words) and words <= lexicon.bare_words("modifier") | lexicon.amounts()
 
 
 def is_of_another_thing(wording: str, names: Sequence[str], common: Container[str]) -> bool:
-    """Tell whether the last word of a mention, which says of what it is, is one of common language that no name has."""
+    """Tell whether the last word of a mention, its head noun, is a common word that no name has."""
     words = WORD.findall(wording.casefold())
     odd = other_things(wording, names, common)
     is_whole = lexicon.bare_words("filler").issuperset(word_diff(wording, names[0]).missing)
@@ -397,12 +396,12 @@ def is_of_another_thing(wording: str, names: Sequence[str], common: Container[st
 
 
 def _is_whose(word: str) -> bool:
-    """Tell whether a word is of someone who may have a finding, or of how that is: "fetus", "born", "presented"."""
+    """Tell whether a word is about a person with a finding, or the circumstances: "fetus", "born", "presented"."""
     return word in lexicon.bare_words("setting") or word.endswith(("ed", "ing")) or bool(AGE_GROUP.values(word))
 
 
 def is_too_dissimilar(wording: str, names: Sequence[str], similarity: float, common: Container[str]) -> bool:
-    """Tell whether a mention means little of what a name does, and says other words: "dwarf buffalo" is no hump."""
+    """Tell whether a mention is dissimilar to a name, with different words: "dwarf buffalo" is not buffalo hump."""
     diff = word_diff(wording, names[0])
     if similarity >= FAR_OTHER or not lexicon.amounts().isdisjoint(bare_words(wording)):
         return False
@@ -418,7 +417,7 @@ def is_too_dissimilar(wording: str, names: Sequence[str], similarity: float, com
 
 
 def is_worded_otherwise(mention: str, wording: str, name: str, synonyms: Container[tuple[str, str]]) -> bool:
-    """Tell whether a mention has one word in place of another of a name, and terms never say the one for the other."""
+    """Tell whether a mention has another word in place of one of a name, and terms do not interchange them."""
     diff = word_diff(wording, name)
     if not lexicon.amounts().isdisjoint(bare_words(wording)):
         return False
@@ -435,7 +434,7 @@ def is_worded_otherwise(mention: str, wording: str, name: str, synonyms: Contain
 
 
 def is_of_one_side(wording: str, name: str) -> bool:
-    """Tell whether a mention has a side, and what the name says is another finding on one side of the body."""
+    """Tell whether a mention has a side, and the name's finding is a different finding if it is on one side only."""
     cleaned, sorts = wording.casefold(), lexicon.meanings("sideless")
     found = {sorts[word] for word in levelled_words(name) if word in sorts}
     if not found or LATERALITY.values(name) or sets.sided(cleaned) is None:
@@ -444,7 +443,7 @@ def is_of_one_side(wording: str, name: str) -> bool:
 
 
 def is_everyday_short_form(mention: str, expansion: str, name: str, words: Container[str]) -> bool:
-    """Tell whether what was read as a short form is a word, written as one, in a phrase of others: "coq au vin"."""
+    """Tell whether a supposed short form is an ordinary word, written as such, in a phrase: "coq au vin"."""
     mention_words = WORD.findall(mention)
     meant = [set(WORD.findall(text.casefold())) for text in (expansion, name)]
     if not meant[0].isdisjoint(lexicon.amounts()):
@@ -462,13 +461,13 @@ def is_everyday_short_form(mention: str, expansion: str, name: str, words: Conta
 
 
 def is_beside_short_form(mention: str, expansion: str, names: Sequence[str], common: Container[str]) -> bool:
-    """Tell whether the words around a short form make it another thing: "ODD one out", "school suspects ADHD"."""
+    """Tell whether the words around a short form change its meaning: "ODD one out", "school suspects ADHD"."""
     words = set(WORD.findall(mention.casefold())) - lexicon.bare_words("setting")
     return any(word in words and len(word) > 2 for word in other_things(expansion, names, common))
 
 
 def other_things(wording: str, names: Sequence[str], common: Container[str]) -> list[str]:
-    """Return the words of a mention that are of common language, and of other things than its names."""
+    """Return the common words of a mention that are about other things than its names."""
     diff = word_diff(wording, " ".join(names))
     name_words = [word for name in names for word in levelled_words(name)]
     return [
@@ -479,7 +478,7 @@ def other_things(wording: str, names: Sequence[str], common: Container[str]) -> 
 
 
 def _is_thing(word: str, name_words: Sequence[str], common: Container[str]) -> bool:
-    """Tell whether a word is of common language, unlike those of a name, and says neither how nor where it is."""
+    """Tell whether a word is a common word, unlike those of a name, and not about how or where something is."""
     plain = lexicon.bare(word)
     if (
         not word.isalpha()
@@ -494,16 +493,16 @@ def _is_thing(word: str, name_words: Sequence[str], common: Container[str]) -> b
 
 
 def _is_compound(word: str, other: str, common: Container[str]) -> bool:
-    """Tell whether a word is another with one more of common language behind it: "birthday" is no birth."""
+    """Tell whether a word is a compound of another and a common word: "birthday" is not birth."""
     diff = word.removeprefix(other)
     if diff == word or len(diff) < INFLECTION or diff not in common:
         return False
-    # "Skinned" is of skin.
+    # "Skinned" is about skin.
     return not is_form(word, other) and not _DOUBLED.fullmatch(word[len(other) - 1 :])
 
 
 def _is_like(word: str, other: str, least: float) -> bool:
-    """Tell whether a word is another inflected, or has at least a share `least` of its letters."""
+    """Tell whether a word is an inflection of another, or has at least a share `least` of its letters."""
     from rapidfuzz.distance import Indel
 
     return is_inflected(word, other) or Indel.normalized_similarity(word, other) >= least
@@ -511,7 +510,7 @@ def _is_like(word: str, other: str, least: float) -> bool:
 
 @functools.cache
 def non_content_words() -> frozenset[str]:
-    """Return the words that say how or how much something is, or nothing."""
+    """Return the words about how or how much something is, and words without content."""
     kinds = (lexicon.bare_words(kind) for kind in ("beside", "filler", "modifier", "fine", "well"))
     amounts = (axis.more | axis.less for axis in lexicon.axes())
     return frozenset().union(changes(), IDLE, *kinds, *amounts)
@@ -519,12 +518,12 @@ def non_content_words() -> frozenset[str]:
 
 @functools.cache
 def changes() -> frozenset[str]:
-    """Return the words that say that something is changed, levelled."""
+    """Return the words that state a change, levelled."""
     return frozenset(map(levelled, lexicon.bare_words("change") | lexicon.amounts())) - {"up", "down"}
 
 
 def measured_in(words: Sequence[str]) -> set[str]:
-    """Return in what something is measured, as the table names it."""
+    """Return the sample in which something is measured, as named in the table."""
     padded = f" {' '.join(words)} "
     found = {meaning for word, meaning in lexicon.meanings("measured").items() if f" {levelled(word)} " in padded}
     return found | ({"urine"} if "uria " in padded else set())

@@ -1,7 +1,7 @@
-"""What the ranker sees: numbers about each candidate, and about its mention as a whole.
+"""The ranker's features: numbers about each candidate, and about its mention as a whole.
 
-Each group of features answers one question; explanations speak in groups. All are made for a whole batch at once from
-the strings' cleaned forms, their words and vectors, and the arrays of the candidates.
+Each group of features answers one question; explanations refer to groups. All features are computed for a whole batch
+at once, from the cleaned strings, their words and vectors, and the arrays of the candidates.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ranked(NamedTuple):
 
 
 def rank_by(table: CandidateTable, values: Float32) -> Ranked:
-    """Rank the candidates of each request by their values, (c,), the greatest first."""
+    """Rank the candidates of each request by their values, (c,), highest first."""
     n = len(table.offsets) - 1
     order = np.lexsort((-values, table.request))
     request, in_order = table.request[order], values[order]
@@ -47,7 +47,7 @@ def rank_by(table: CandidateTable, values: Float32) -> Ranked:
     best, second = np.zeros(n, np.float32), np.zeros(n, np.float32)
     best[request[place == 0]] = in_order[place == 0]
     second[request[place == 1]] = in_order[place == 1]
-    # Equal ones have one rank: which row stands first is chance.
+    # Ties share a rank, because the order of their rows is arbitrary.
     new = (place == 0) | (np.diff(in_order, prepend=np.float32(np.nan)) != 0)
     rank = np.empty(len(values), np.int64)
     rank[order] = place[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]
@@ -167,19 +167,19 @@ MENTION_NAMES: tuple[str, ...] = (
     "named_elsewhere",
     "words_elsewhere",
 )
-# Candidates that are so much less similar than the best one are close to it.
+# Candidates whose similarity is at most this much lower count as close to the best one.
 CLOSE = 0.05
 _AT_TOP = ("edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention", "vetoes")
 
 
 class Asked(NamedTuple):
-    """What the candidates of n requests were looked up for.
+    """The queries and mentions of n requests whose candidates were looked up.
 
     Attributes:
         queries: the strings that were looked up.
-        own: (n,) the query that is each request's own string.
+        own: (n,) the query with each request's own string.
         mentions: of each request, with the readings that were looked up, in the order of its further queries.
-        found: what the queries found; each request's own was described.
+        found: the matches of the queries; those of each request's own string are described.
         view: of the index.
         owner: the request of each query; needed by a view that hides something.
     """
@@ -198,10 +198,9 @@ class Features(NamedTuple):
     Attributes:
         candidates: (c, len(NAMES)) float32.
         mentions: (n, len(MENTION_NAMES)) float32.
-        vetoed: (c,) bool: the candidate contradicts the mention in what must not be overlooked, or is one of several
-            concepts that the mention names.
-        vetoes: (n,) why no answer to the mention is accepted without review, of those candidates that are vetoed; "":
-            nothing.
+        vetoed: (c,) bool: the candidate contradicts the mention in an important respect, or is one of several concepts
+            that the mention names.
+        vetoes: (n,) why vetoed candidates of the mention are not accepted without review; "" if there is no reason.
     """
 
     candidates: Float32
@@ -211,7 +210,7 @@ class Features(NamedTuple):
 
 
 class Featurizer:
-    """Makes features of candidates of one index; keeps what is known of the index's strings."""
+    """Computes features of candidates of one index; caches data about the index's strings."""
 
     def __init__(self, index: Index, definitions: Definitions | None = None, cosines: Cosines | None = None) -> None:
         self.cosines = cosines
@@ -267,11 +266,11 @@ class Featurizer:
         place: NDArray[np.int64],
         words: WordComparison,
     ) -> Columns:
-        """Return the features of candidates but for those of rules, (c,) each.
+        """Return the features of candidates except those of rules, (c,) each.
 
         Args:
             texts: the table's distinct strings.
-            place: (c,) which of them is whose.
+            place: (c,) the position of each candidate's string.
         """
         columns: Columns = {}
         columns["cosine"], columns["best_cosine"] = table.cosine, table.best_cosine
@@ -351,7 +350,7 @@ def _of_mentions(
 
 
 def _of_readings(table: CandidateTable, mentions: Sequence[Mention]) -> dict[str, Float32]:
-    """Return, of each candidate, by which reading of the mention it was found, (c,) each."""
+    """Return the reading by which each candidate was found, (c,) each."""
     names = {ABBREVIATION: "expanded", SPELLING: "respelt", SHORTENED: "shortened", UNSPECIFIED: "unspecified"}
     every = (*names.values(), "expansion_decided", "expansion_share")
     found = {name: np.zeros(len(table.request), np.float32) for name in every}
@@ -363,11 +362,11 @@ def _of_readings(table: CandidateTable, mentions: Sequence[Mention]) -> dict[str
     return found
 
 
-# Definitions are long; what they define stands in their first words.
+# Definitions are long; their first words contain the essential part.
 DEFINITION_CHARACTERS = 60
-# How sharply the candidates' cosines are distinguished when their parents and children are asked what speaks for them.
+# Sharpness of the softmax over the candidates' cosines, for the evidence from parents and children.
 SHARPNESS = 10.0
-# Two blocks of this many vectors stay in a processor's cache.
+# Two blocks of this many vectors fit into the processor's cache.
 ROWS_AT_ONCE = 1_024
 MIN_LENGTH = 1e-12
 
@@ -385,18 +384,18 @@ class Definitions(NamedTuple):
 
 
 class Cosines(NamedTuple):
-    """Cosines of one encoder as those of another: what the one gives to as large a share of the pairs as the other.
+    """Converts cosines of one encoder to those of another by their quantiles.
 
     Attributes:
         own: (k,) increasing cosines of the index's encoder.
-        lender: (k,) of the encoder whose ranker reads them, at the same quantiles.
+        lender: (k,) cosines of the encoder of the transferred ranker, at the same quantiles.
     """
 
     own: NDArray[np.float64]
     lender: NDArray[np.float64]
 
     def __call__(self, values: Float32) -> Float32:
-        """Return cosines of the index's encoder as those of the other."""
+        """Convert cosines of the index's encoder to those of the other."""
         return np.interp(values, self.own, self.lender).astype(np.float32)
 
 
@@ -415,7 +414,7 @@ def encode_definitions(index: Index, encoder: Callable[[], Encoder]) -> Definiti
 
 
 class Meaning:
-    """Compares mentions with concepts as wholes."""
+    """Compares mentions with whole concepts."""
 
     def __init__(self, index: Index, definitions: Definitions | None, cosines: Cosines | None = None) -> None:
         self.index, self.definitions, self.cosines = index, definitions, cosines
@@ -428,7 +427,7 @@ class Meaning:
 
         Args:
             vectors: (q, dim) of length 1, of the queries.
-            hidden_strings: (n,) a string of each request that is taken as not there.
+            hidden_strings: (n,) the hidden string of each request.
         """
         c = len(table.concept)
         names = ("middle", "definition", "has_definition", "parents", "children")
@@ -450,7 +449,7 @@ class Meaning:
         return found
 
     def _middles(self, table: CandidateTable, vectors: Float32, hidden_strings: NDArray[np.int64] | None) -> Float32:
-        """Return the cosine of query and the mean of the concept's vectors, a hidden string left out, (c,)."""
+        """Return the cosine between the query and the mean of the concept's vectors, without a hidden string, (c,)."""
         if self._sums is None:
             summed = sums_of(self.index)
             self._sums = summed, np.linalg.norm(summed, axis=1)
@@ -497,7 +496,7 @@ def sums_of(index: Index) -> Float32:
 
 
 def neighbours_share(segment: Segment, table: CandidateTable) -> tuple[Float32, Float32]:
-    """Return what share of its mention's candidates, weighted by cosine, are each one's parents, and its children."""
+    """Return the share of the mention's candidates, weighted by cosine, that are each one's parents and children."""
     n = len(table.offsets) - 1
     top = np.full(n, -1.0, np.float32)
     np.maximum.at(top, table.request, table.best_cosine)
@@ -509,7 +508,7 @@ def neighbours_share(segment: Segment, table: CandidateTable) -> tuple[Float32, 
     ends = np.cumsum(counts)
     place = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
     child = np.repeat(np.arange(len(counts)), counts)
-    # A candidate's parent is found among the mention's candidates by one sorted key.
+    # A candidate's parent is found among the mention's candidates with one sorted key.
     concepts = len(segment.concepts)
     key = table.request * concepts + table.concept
     order = np.argsort(key)

@@ -1,4 +1,4 @@
-"""Filters: which concepts may be answered, and an index that is searched for these alone."""
+"""Filters: the concepts that can be answers, and an index that is searched only for these."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from alphita.terminology.prefixes import canonical
 class Targets:
     """The codes that an index's concepts have in one code system.
 
-    A concept's codes there are its own id, if that is of the code system, and else what its terms bring along, those of
-    its exact terms first.
+    A concept's code is its id, if that belongs to the code system, otherwise the codes of its terms, those of exact
+    terms first.
     """
 
     def __init__(self, segment: Segment, target: str) -> None:
@@ -44,7 +44,7 @@ class Targets:
             own = [spelling for spelling, prefix in spellings.items() if prefix == self.target]
             kept = pc.and_(pc.is_in(source, value_set=pa.array(own, pa.string())), terms.column("code").is_valid())
             if "retired_concept" in terms.column_names:
-                # Its code is the retired concept's.
+                # Its code is that of the retired concept.
                 kept = pc.and_(kept, terms.column("retired_concept").is_null())
             rows = np.flatnonzero(pc.fill_null(kept, False).to_numpy(zero_copy_only=False))
             found = terms.column("code").take(pa.array(rows)).to_pylist()
@@ -67,7 +67,7 @@ class Targets:
         return [self._codes[int(row)] for row in concepts]
 
     def row(self, code: str) -> int:
-        """Return the first concept that `ids` gives this code, alone or with others; -1: none."""
+        """Return the first concept to which `ids` gives this code, alone or with others; -1: none."""
         return self._rows.get(code, -1)
 
     @functools.cached_property
@@ -83,19 +83,19 @@ def _curie(prefix: str, code: str) -> str:
     return code if code.startswith(f"{prefix}:") else f"{prefix}:{code}"
 
 
-# Concepts that an unknown one is compared with.
+# Number of concepts with which an unknown one is compared.
 MAX_COMPARED = 100_000
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Which concepts may be answered. Of several values of one kind any will do; all kinds must hold.
+    """The concepts that can be answers: any of the values of one kind, and all kinds.
 
     Attributes:
         types: semantic types, or domains of OMOP vocabularies.
         sources: prefixes of the concepts' own terminologies.
         languages: BCP-47; a concept must have a term in one of them, and only such terms match.
-        under: CURIEs; the concepts below one of them, and these themselves.
+        under: CURIEs; these concepts and those below them.
         standard_only: only standard concepts (OMOP).
     """
 
@@ -107,11 +107,11 @@ class Filters:
 
     @property
     def empty(self) -> bool:
-        """Whether everything may be answered."""
+        """Whether all concepts can be answers."""
         return not (self.types or self.sources or self.languages or self.under or self.standard_only)
 
     def concepts(self, segment: Segment) -> NDArray[np.bool_]:
-        """Return which concepts of an index may be answered, (n_concepts,)."""
+        """Return which concepts of an index can be answers, (n_concepts,)."""
         allowed = np.ones(len(segment.concepts), bool)
         if self.types:
             allowed &= _of_types(segment, self.types)
@@ -143,19 +143,19 @@ class Filters:
         return np.asarray(found, bool)
 
     def terms(self, segment: Segment, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which terms may match, (n_terms,): those of allowed concepts, in an allowed language."""
+        """Return which terms can match, (n_terms,): those of allowed concepts, in an allowed language."""
         terms: NDArray[np.bool_] = allowed[segment.term_concept]
         return terms & self._terms(segment) if self.languages else terms
 
     def strings(self, segment: Segment, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which strings may match, (n_strings,): those with a term that may."""
+        """Return which strings can match, (n_strings,): those with a term that can."""
         counts = np.add.reduceat(self.terms(segment, allowed).astype(np.int64), np.asarray(segment.offsets[:-1]))
         found: NDArray[np.bool_] = counts > 0
         return found
 
 
 class Allowed:
-    """The concepts of an index that may be answered."""
+    """The concepts of an index that can be answers."""
 
     def __init__(self, index: Index, filters: Filters | None, targets: Targets | None) -> None:
         self._index, self._filters, self._targets = index, filters or Filters(), targets
@@ -163,7 +163,7 @@ class Allowed:
         self.concepts = allowed_concepts(index, filters, targets)
 
     def searched(self) -> tuple[Any, NDArray[np.bool_] | None]:
-        """Return an index that finds them alone, and which of its terms may match, (n_terms,); None: all."""
+        """Return an index that finds only these, and which of its terms can match, (n_terms,); None: all."""
         if self.concepts is None:
             return self._index, None
         segment = self._index.segment
@@ -171,21 +171,20 @@ class Allowed:
         return Restricted(self._index, strings), self._filters.terms(segment, self.concepts)
 
     def row(self, identifier: str) -> int:
-        """Return the row of the concept that an id, or a code in the target, names; -1: none that may be answered."""
+        """Return the row of the concept with an id, or a code in the target; -1 if it cannot be an answer."""
         row = -1 if self._targets is None else self._targets.row(identifier)
         row = row if row >= 0 else int(self._index.concept_rows([identifier])[0])
         return row if row >= 0 and (self.concepts is None or self.concepts[row]) else -1
 
     def id(self, row: int) -> str:
-        """Return the id that a concept is answered with."""
+        """Return the id of a concept in answers."""
         if self._targets is not None:
             return self._targets.ids(np.array([row]))[0]
         return str(self._index.segment.concepts.column("id")[row].as_py())
 
 
 def allowed_concepts(index: Index, filters: Filters | None, targets: Targets | None) -> NDArray[np.bool_] | None:
-    """Return which concepts may be answered, (n_concepts,): by the filters, and with a code in the target; None:
-    all."""
+    """Return which concepts can be answers, (n_concepts,): by the filters, and with a code in the target; None: all."""
     if (filters is None or filters.empty) and targets is None:
         return None
     allowed = np.ones(len(index.segment.concepts), bool) if filters is None else filters.concepts(index.segment)

@@ -1,4 +1,4 @@
-"""The normaliser: clean-up, candidates by every route, ranking, confidence, and NIL where no concept fits."""
+"""The normaliser: cleaning, candidates from all routes, ranking, confidence, and NIL if no concept fits."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ AUTO = "auto"
 
 @dataclass(frozen=True, kw_only=True)
 class NormalizerOptions:
-    """How a normaliser answers; each option may also be given to `Normalizer` by its name.
+    """Options of a normaliser; you can also pass each of them to `Normalizer` by name.
 
     Attributes:
         ranking: exact, letters, vectors, fusion or learned; "auto": `learned` with a calibration, else `vectors`.
-        calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, else the
-            general one that came with its model, if any.
-        floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
-        error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration. By default 0.05
-            with one, and without one nothing is accepted.
-        target: give concepts' codes in this code system, a prefix such as "SNOMEDCT", where they have one.
-        filters: which concepts may be answered; all by default.
+        calibration: a calibration from `alphita calibrate`, or its folder; by default that of the index, otherwise the
+            general one of its model, if any.
+        floor: similarity, -1 to 1, below which the answer is NIL; a learned ranking has its own threshold.
+        error: the allowed share of errors among accepted answers, 0 to 1; by default 0.05. Without a calibration, no
+            answer is accepted.
+        target: answer with codes of this code system, a prefix such as "SNOMEDCT", for concepts that have one.
+        filters: the concepts that can be answers; all by default.
         abbreviations: your own list: a CSV or TSV with the columns short and long.
         precision: see `TermEncoder.load`.
         device: see `TermEncoder.load`.
@@ -65,7 +65,7 @@ class NormalizerOptions:
     threads: int | None = None
 
     def changed(self, options: dict[str, Any]) -> NormalizerOptions:
-        """Return these options with others for some, by their names."""
+        """Return a copy with some options replaced, by name."""
         for name in options.keys() - set(NAMES):
             raise UsageError(unknown("option", name, NAMES))
         made = replace(self, **options)
@@ -80,16 +80,16 @@ NAMES = tuple(each.name for each in fields(NormalizerOptions))
 DEFAULT_ERROR = 0.05
 # Mention, context, language.
 Row = tuple[str, str | None, str | None]
-# Distinct mentions answered together, each block in a thread: their candidates' features take some dozen megabytes.
+# Distinct mentions per block, one block per thread: their candidates' features take a few dozen megabytes.
 MENTIONS_AT_ONCE = 1_024
-# Strings looked at first for one concept wanted: most strings name one concept, most concepts have few.
+# Strings examined first per requested concept: most strings name one concept, and most concepts have few strings.
 STRINGS_PER_CONCEPT = 4
 
 
 class Normalizer:
-    """Maps strings to concepts of one index. The encoder is loaded when the first string needs it.
+    """Maps strings to concepts of one index. The encoder is loaded when it is first needed.
 
-    `NormalizerOptions` has its options; they are given by their names, or all together.
+    `NormalizerOptions` describes its options; pass them by name, or all together.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Normalizer:
 
     @property
     def assurance(self) -> Assurance | None:
-        """How sure the confidence is: "certified" on this index's own strings, "estimated" on others; None: none."""
+        """Kind of confidence: "certified" (tested on this index's strings), "estimated" (on others), or None."""
         return self.calibration.assurance(self.error) if self.calibration is not None else None
 
     @classmethod
@@ -142,7 +142,7 @@ class Normalizer:
             **options: those of the class.
 
         Raises:
-            InputError: the index is damaged or its parts do not belong together.
+            InputError: the index is damaged, or its files do not belong together.
         """
         return cls(Index.open(path, verify=verify), **options)
 
@@ -161,7 +161,7 @@ class Normalizer:
     def prepare(self, texts: Iterable[str]) -> None:
         """Learn the abbreviations that some texts define, such as "congestive heart failure (CHF)".
 
-        What was learned from earlier texts is forgotten. What a mention or its own context defines needs no preparing.
+        This replaces what was learned from earlier texts. Definitions in a mention or its context need no preparation.
 
         Args:
             texts: all mentions and contexts of an input.
@@ -172,10 +172,10 @@ class Normalizer:
             self._pipeline.reader.abbreviations = self.abbreviations
 
     def prepare_counted(self, definitions: Iterable[tuple[str, str, int]]) -> None:
-        """Learn what `prepare` would, from definitions that were found in the texts before.
+        """Learn as `prepare` does, from definitions that were already extracted.
 
         Args:
-            definitions: short form, long form and how often it was found, in the order in which they were found.
+            definitions: short form, long form and count, in the order in which they were found.
         """
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)
@@ -193,15 +193,15 @@ class Normalizer:
     ) -> list[Result]:
         """Map each mention to its concept.
 
-        Equal mentions (after cleaning, with equal expansions) are looked up once; of more than a thousand, those that
-        are written alike. An empty mention is NIL without candidates.
+        Equal mentions (after cleaning, with equal expansions) are looked up once; in calls with more than a thousand,
+        only identical strings are. An empty mention is NIL, without candidates.
 
         Args:
             mentions: the strings.
-            top_k: candidates wanted for each: exactly so many concepts, if the index has them.
-            contexts: for each the text it stands in, or None; it decides what an abbreviation means.
-            languages: for each its language (BCP-47), or None.
-            explain: give each result its explanation.
+            top_k: number of candidate concepts for each mention, if the index has that many.
+            contexts: the surrounding text of each mention, or None; it helps to resolve abbreviations.
+            languages: the language of each mention (BCP-47), or None.
+            explain: add an explanation to each result.
 
         Returns:
             One result per mention, in order.
@@ -216,8 +216,8 @@ class Normalizer:
             return self._normalized(rows, top_k, explain)
         distinct = list(dict.fromkeys(rows))
         threads = machine.threads()
-        # As much for each thread. The first block is half as large, and so the last: while a thread encodes, which is
-        # outside of Python's lock, another one ranks.
+        # Equal work for each thread. The first block is half as large, and so is the last: while one thread encodes,
+        # which releases Python's lock, another one ranks.
         size = -(-len(distinct) // (threads * -(-len(distinct) // (threads * MENTIONS_AT_ONCE))))
         starts = [0, *range(max(1, size // 2), len(distinct), size)]
         blocks = [distinct[start:stop] for start, stop in itertools.pairwise([*starts, len(distinct)])]
@@ -232,7 +232,7 @@ class Normalizer:
         return [found[row] for row in rows]
 
     def _normalized(self, rows: Sequence[Row], top_k: int, explain: bool) -> list[Result]:
-        """Answer rows, equal questions once."""
+        """Answer rows; equal questions only once."""
         contexts, languages = [context for _, context, _ in rows], [language for _, _, language in rows]
         mentions = self._pipeline.reader.read([text for text, _, _ in rows], contexts, languages)
         questions, places = questions_of(mentions)
@@ -249,7 +249,7 @@ class Normalizer:
         return results
 
     def _identified(self, mentions: Sequence[Mention]) -> list[tuple[int, list[int]]]:
-        """Return which mentions are identifiers of concepts that may be answered, or codes of theirs, and of which."""
+        """Return which mentions are identifiers or codes of allowed concepts, and of which."""
         given = {row: mention.identifier for row, mention in enumerate(mentions) if mention.identifier}
         if not given:
             return []
@@ -264,9 +264,9 @@ class Normalizer:
         return found
 
     def _answer(self, questions: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
-        """Answer distinct questions; those for which too few concepts were found are asked again, deeper."""
+        """Answer distinct questions; if too few concepts are found, search again, deeper."""
         learned = self._ranking.learned
-        # What the ranker sees, and so the answer and its confidence, must not depend on how many candidates are shown.
+        # The ranker's input, and so the answer and its confidence, must not depend on how many candidates are shown.
         depth = depth or (DEPTH if learned else max(DEPTH, STRINGS_PER_CONCEPT * top_k))
         most = MAX_CONCEPTS if depth == DEPTH else max(MAX_CONCEPTS, top_k)
         scored = self._pipeline.candidates(
@@ -294,7 +294,7 @@ class Normalizer:
             nil = says_nothing | (answers.nil > self.calibration.nil_threshold)
             return self._builder.results(questions, scored, answers, nil, top_k, accept=self.accept, explain=explain)
         score = self._ranking.score(table)
-        # Equal scores (to 6 decimals): the better standing first.
+        # Equal scores (to 6 decimals): the better rank first.
         standing = self.index.segment.standing[table.term]
         order = np.lexsort((standing, -np.round(score, 6), table.request))
         _, top = ordered(table, score)
@@ -371,7 +371,7 @@ def _abbreviations(index: Index, calibration: Calibration | None, given: Path | 
     kept = calibration.abbreviations if calibration is not None else None
     if kept is None and given is None:
         return None
-    # An object of its own: what it learns from an input is not for others who use the same calibration.
+    # A separate object: what it learns from an input must not affect others that use the same calibration.
     own = Abbreviations(clinic=ClinicalAbbreviations.of_index(index)) if kept is None else _fresh(kept)
     return own.with_list(Path(given)) if given is not None else own
 

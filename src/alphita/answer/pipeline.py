@@ -1,4 +1,4 @@
-"""From mentions to candidates with their features, a batch at a time: what answering and fitting have in common."""
+"""From mentions to candidates with features, a batch at a time, for answering and for fitting."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Questions(NamedTuple):
 
     Attributes:
         queries: the strings to look up.
-        requests: for each question the numbers of its queries, its own string first.
-        mentions: for each question its mention, with the readings that are its further queries.
+        requests: for each question, the numbers of its queries, its own string first.
+        mentions: for each question, its mention, with the readings that are its other queries.
     """
 
     queries: list[str]
@@ -35,16 +35,16 @@ class Questions(NamedTuple):
     mentions: list[Mention]
 
     def take(self, rows: Sequence[int]) -> Questions:
-        """Return some of the questions; the queries stay."""
+        """Return some of the questions, with the same queries."""
         chosen: list[Any] = [[part[row] for row in rows] for part in self[1:]]
         return Questions(self.queries, *chosen)
 
     def reading(self, request: int, number: int) -> Reading | None:
-        """Return the reading of a question that is its query of a number; None: its own string."""
+        """Return the reading of a question for one of its queries; None: its own string."""
         return self.mentions[request].readings[number - 1] if number else None
 
     def compact(self, shared: bool) -> Questions:
-        """Return the questions with the queries that they use alone, which they share or each has for itself."""
+        """Return the questions with only the queries that they use, shared or separate."""
         if shared:
             used = sorted({query for request in self.requests for query in request})
             numbers = {query: number for number, query in enumerate(used)}
@@ -57,11 +57,11 @@ class Questions(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The candidates of some questions, with their features if these were asked for.
+    """The candidates of some questions, with their features if requested.
 
     Attributes:
         exhausted: whether a deeper search finds nothing more.
-        routes: those that were asked.
+        routes: the routes that were searched.
     """
 
     queries: list[str]
@@ -72,7 +72,7 @@ class Scored(NamedTuple):
 
 
 class Pipeline:
-    """Finds the candidates of mentions in one index, and what is to be known of them."""
+    """Finds the candidates of mentions in one index, with their features."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Pipeline:
         cosines: Cosines | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Look in an index.
+        """Prepare for an index.
 
         Args:
             allowed: (n_terms,) the terms that may speak for a concept.
@@ -93,7 +93,7 @@ class Pipeline:
         self.index, self.encoder, self.allowed = index, encoder, allowed
         self.definitions, self.cosines = definitions, cosines
         self.reader = MentionReader(index, abbreviations, respell=respell)
-        # Several threads may ask at once; what is made at the first question is made once.
+        # Several threads may search at once; caches are filled only once, at the first question.
         self._making = threading.Lock()
 
     def ask(
@@ -103,7 +103,7 @@ class Pipeline:
         languages: Sequence[str | None] | None = None,
         view: View = WHOLE,
     ) -> tuple[Questions, list[int]]:
-        """Read mentions and make them distinct questions; return these, and that of each mention (-1: it is empty)."""
+        """Read mentions into distinct questions; return these, and the question of each mention (-1: it is empty)."""
         return questions_of(self.reader.read(mentions, contexts, languages, view))
 
     def candidates(
@@ -115,13 +115,13 @@ class Pipeline:
         featured: bool = True,
         view: View = WHOLE,
     ) -> Scored:
-        """Find the candidates of each question, `most` at most, with their features if wanted.
+        """Find the candidates of each question, at most `most`, with their features if requested.
 
         Args:
-            how: how deep and by which routes they are looked up; for described ones see `featured`.
-            view: what of the index is there for each question.
+            how: depth and routes of the search; for described matches see `featured`.
+            view: the part of the index that is visible for each question.
         """
-        # Where something is hidden, another string may be from each question, so they share no query.
+        # If strings are hidden, different ones may be hidden for each question, so questions share no queries.
         questions = questions.compact(shared=view.strings is None)
         requests = requests_of(questions.requests)
         own = requests.query[requests.offsets[:-1]]

@@ -1,12 +1,12 @@
 """The learned ranker: which of a mention's candidates is meant, or none of them.
 
 A small network gives each candidate a score s from its features; another gives the probability that no concept fits
-(NIL) from what is known of the mention and of its best candidate:
+(NIL) from features of the mention and its best candidate:
 
     p(NIL) = 1 / (1 + exp(-u)),    p(c) = (1 - p(NIL)) exp(s_c) / sum_c' exp(s_c')
 
-`ranker_training` trains them. Everything is NumPy, float64 when it answers, so that equal candidates stay
-equal. It is saved as plain arrays.
+`ranker_training` trains them. Everything is NumPy, in float64 for answers, so that equal candidates stay equal, and
+saved as plain arrays.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 
-# Features are clipped at this many standard deviations, so that an odd mention cannot throw the scores anywhere.
+# Features are clipped at this many standard deviations, so that an unusual mention cannot distort the scores.
 CLIP = 6.0
 MAX_LOG_ODDS = 30.0
-# Of a score: further ones depend on what else was multiplied with it, and would order equal candidates by chance.
+# Decimals of a score: further ones depend on the other rows of a product, and would order ties at random.
 DIGITS = 6
 ROWS_AT_ONCE = 2048
 
 
 class Probabilities(NamedTuple):
-    """What the ranker says of n mentions and their c candidates.
+    """The ranker's output for n mentions and their c candidates.
 
     Attributes:
         score: (c,) float64, s.
@@ -73,7 +73,7 @@ class Network:
 
 
 def standardised(inputs: NDArray[np.float32], mean: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any]:
-    """Return inputs (n, d) less their mean, in standard deviations, clipped; of the mean's precision."""
+    """Return inputs (n, d) standardised and clipped, in the precision of the mean."""
     values = inputs - mean
     values /= scale
     return np.clip(values, -CLIP, CLIP, out=values)
@@ -81,7 +81,7 @@ def standardised(inputs: NDArray[np.float32], mean: NDArray[Any], scale: NDArray
 
 @dataclass(frozen=True)
 class Ranker:
-    """Scores candidates and NIL: the mean of a few members that differ in their first weights only."""
+    """Scores candidates and NIL: the mean of a few networks that differ only in their initial weights."""
 
     candidates: tuple[Network, ...]
     mentions: tuple[Network, ...]
@@ -139,7 +139,7 @@ def mean_of_members(members: tuple[Network, ...], inputs: NDArray[np.float32]) -
 
 
 def joined(members: tuple[Network, ...]) -> tuple[Network, ...]:
-    """Return one network for all members that read their inputs alike, as those of `train`: one product for all."""
+    """Join networks that scale their inputs alike, such as those of `train`, into one: a single product."""
     if not _alike(members):
         return members
     first = members[0]
@@ -187,10 +187,10 @@ def softmax(score: Float, offsets: NDArray[np.int64]) -> Float:
 def about(
     score: Float, candidates: NDArray[np.float32], mentions: NDArray[np.float32], offsets: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Return what NIL is recognised by: features of a mention and its best candidate, and how far that is ahead.
+    """Return the features for NIL: those of a mention and its best candidate, and the lead of that candidate.
 
     Returns:
-        (n, e + d + 1) float32; zeros for the best candidate of a mention that has none.
+        (n, e + d + 1) float32; zeros for the best candidate if a mention has none.
     """
     n = len(offsets) - 1
     request = np.repeat(np.arange(n), np.diff(offsets))

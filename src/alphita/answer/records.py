@@ -1,4 +1,4 @@
-"""The records of the answers. Files, the command line and Python all take their names from here."""
+"""The records of answers. Files, the command line and Python use the names defined here."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ EXACT: Method = "exact"
 ABBREVIATION: Method = "abbreviation"
 NEAREST: Method = "nearest"
 NIL: Method = "nil"
-# Cosine below which a nearest term does not count as an answer, by default.
+# Default cosine below which the nearest term is not an answer.
 DEFAULT_FLOOR = 0.5
-# Similarities are rounded to this many decimals: what lies beyond differs between machines.
+# Similarities are rounded to this many decimals, because further ones differ between machines.
 DECIMALS = 6
 DEFINITION_CHARACTERS = 160
-# Groups of features named in the line of an explanation.
+# Maximum groups of features in one line of an explanation.
 MAX_GROUPS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A concept that a mention may name, with the term that speaks for it.
+    """A concept that the mention may name, with the term that matches it.
 
     Attributes:
         concept_id: CURIE.
         concept_name: the concept's preferred term.
         matched_term: the concept's term nearest to the mention, as the terminology writes it.
-        similarity: cosine between mention and matched term, -1 to 1; 1.0 when they are equal after cleaning.
-        scope: how the term stands to the concept: exact, narrow, broad or related.
+        similarity: cosine between mention and matched term, -1 to 1; 1.0 if they are equal after cleaning.
+        scope: the relation of the term to the concept: exact, narrow, broad or related.
         language: the term's language (BCP-47).
-        source: where the term comes from.
-        code: the term's code there.
-        homonyms: ids of the other concepts that the same string names.
-        routes: the ways that found it: exact, letters, vectors, abbreviation.
-        relation: how the concept stands to the mention: exact, broad (the concept is broader), narrow or related.
-        expansion: what the mention was taken to stand for, if it is or holds an abbreviation.
-        contradictions: in what mention and matched term contradict each other.
-        retired_concept: the retired concept whose term matched; `concept_id` is its replacement. Of OMOP vocabularies
-            also the non-standard one that maps to `concept_id`.
-        score: the learned ranking's, greater is better; comparable within one mention only.
+        source: the source of the term.
+        code: the term's code in that source.
+        homonyms: ids of other concepts with the same name.
+        routes: the routes that found it: exact, letters, vectors, abbreviation.
+        relation: the relation of the concept to the mention: exact, broad (the concept is broader), narrow or related.
+        expansion: the expansion of the mention, if it is or contains an abbreviation.
+        contradictions: how the mention and the matched term contradict each other.
+        retired_concept: the retired concept whose term matched; `concept_id` is its replacement. In OMOP vocabularies,
+            also the non-standard concept that maps to `concept_id`.
+        score: the score of the learned ranking; higher is better. Comparable only within one mention.
     """
 
     concept_id: str
@@ -67,8 +67,8 @@ class RunnerUp:
 
     Attributes:
         concept_id: CURIE.
-        matched_term: the term that speaks for it.
-        behind: what it lacks against the answer, by group of features, greatest first: positive numbers speak for the
+        matched_term: the matching term.
+        behind: its deficit compared with the answer, by group of features, largest first; positive numbers favour the
             answer.
     """
 
@@ -84,19 +84,19 @@ class Explanation:
     """Why an answer was given.
 
     Attributes:
-        answer: the answer in words: "equal to", "nearest to", or why it is NIL.
-        matched_term: the term that speaks for the concept; None where nothing was found.
-        term_kind: what the term is to its concept: "preferred name", "exact synonym", "broad synonym", ...
-        similarity: cosine, -1 to 1, and n-gram similarity, 0 to 1, by name; of the routes that were asked.
+        answer: the answer in words: "equal to", "nearest to", or the reason for NIL.
+        matched_term: the matching term of the concept; None if nothing was found.
+        term_kind: the kind of term: "preferred name", "exact synonym", "broad synonym", ...
+        similarity: cosine, -1 to 1, and n-gram similarity, 0 to 1, by name, for the routes that were searched.
         definition: the concept's, or None.
         parents: names of the concept's parents.
         semantic_types: the concept's.
-        expansion: what the mention was taken to stand for, and whence that is known; None for no abbreviation.
+        expansion: the expansion of the mention and its source; None if it is not an abbreviation.
         retired: the retired concept whose term matched; None for a live one.
-        non_standard: the non-standard concept (OMOP) whose term matched, where it maps to this one; else None.
-        nil: the ranker's probability that no concept fits, 0 to 1; None where nothing was learned.
-        gave: what each group of features gave the answer, against a middling candidate, greatest first: positive
-            numbers speak for it.
+        non_standard: the non-standard concept (OMOP) whose term matched and that maps to this one; otherwise None.
+        nil: the ranker's probability that no concept fits, 0 to 1; None without a learned ranking.
+        gave: the contribution of each group of features to the answer, compared with an average candidate, largest
+            first; positive numbers favour it.
     """
 
     answer: str
@@ -163,13 +163,13 @@ class Result:
         mention: the input string, unchanged.
         concept_id: CURIE of the best candidate, or None: no concept fits (NIL).
         concept_name: its preferred term, or None.
-        matched_term: the nearest term; given for NIL too, to show what was found too far away.
+        matched_term: the nearest term; also given for NIL, to show the term that was too dissimilar.
         similarity: cosine between mention and matched term, or None if there is nothing to compare (an empty mention).
         confidence: calibrated probability that the answer is right; None from an index without calibration.
-        method: "exact" (equal after cleaning), "abbreviation" (by its expansion), "nearest" or "nil".
+        method: "exact" (equal after cleaning), "abbreviation" (through its expansion), "nearest" or "nil".
         candidates: the best concepts, best first; the first is the answer unless it is NIL.
         decision: "accept", "review" or "nil", by the calibration's thresholds; None without calibration.
-        explanation: why this answer; `str` makes one line of it; None unless asked for.
+        explanation: the reason for this answer; `str` turns it into one line; None unless requested.
     """
 
     mention: str
@@ -184,7 +184,7 @@ class Result:
     explanation: Explanation | None = None
 
 
-# What a line about no concept says of its nearest candidate.
+# The text about the nearest candidate if no concept fits.
 _NOTHING = Candidate("", "", "", 0.0)
 _NO_CONCEPT: dict[str, Any] = dict.fromkeys(
     ("concept_id", "concept_name", "routes", "relation", "scope", "language", "source", "code", "homonyms")
@@ -194,7 +194,7 @@ _NO_CONCEPT: dict[str, Any] = dict.fromkeys(
 def lines(
     row: int, result: Result, top_k: int, *, mention_code: str | None = None, frequency: int | None = None
 ) -> list[Mapping]:
-    """Return the mappings that an output file has for one input row: at least one, at most `top_k`."""
+    """Return the mappings for one input row of an output file: at least one, at most `top_k`."""
     is_nil = result.concept_id is None
     explanation = None if result.explanation is None else str(result.explanation)
     mappings = [

@@ -1,4 +1,4 @@
-"""From rows to results: what is shown of each answer, fetched for a whole batch at once."""
+"""Builds results from rows: the data shown for each answer, fetched for a whole batch at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from alphita.terminology.rules import sets
 from alphita.terminology.text import clean
 
 COLUMN = {name: place for place, name in enumerate(NAMES)}
-# Above this share of its weight all of a string's words stand in the other.
+# Above this share of its weight, all words of a string count as contained in the other.
 ALL_WORDS = 0.999
 _WORD = re.compile(r"[^\W_]+")
 
@@ -49,7 +49,7 @@ def relations(
     """Return the relation of some candidates to their mentions.
 
     Args:
-        rows: (m,) the candidates asked about.
+        rows: (m,) the rows of these candidates.
     """
     values = features.candidates[rows]
     equal = (values[:, COLUMN["equal"]] > 0) | (values[:, COLUMN["same_words"]] > 0)
@@ -80,12 +80,12 @@ def relations(
 
 
 def _without_notes_in(mention: str, term: str) -> bool:
-    """Return whether all words of a mention, but for those of notes around it, stand in a term."""
+    """Return whether a term contains all words of a mention, except note words around it."""
     return set(_WORD.findall(shortened(mention))) <= set(_WORD.findall(term))
 
 
 ELSEWHERE = MENTION_NAMES.index("named_elsewhere")
-# Runners-up that an explanation names; what gives less than this is not worth a word.
+# Runners-up in an explanation; contributions smaller than this are omitted.
 RUNNERS_UP, SMALL = 2, 0.05
 TERM_KINDS = {
     "exact": "exact synonym",
@@ -95,7 +95,7 @@ TERM_KINDS = {
 }
 
 
-# Whence an abbreviation is known, in words.
+# The source of an abbreviation, in words.
 ORIGINS = {
     "terminology": "from the terminology",
     "input": "defined in the input",
@@ -120,7 +120,7 @@ class Explainer:
         candidates: list[Candidate],
         nil: bool,
     ) -> Explanation:
-        """Return the explanation of one answer, of whose candidates these are the rows, best first."""
+        """Return the explanation of one answer, given the rows of its candidates, best first."""
         if not candidates:
             return Explanation("NIL: no string of the index comes near")
         table, features = scored.table, scored.features
@@ -164,14 +164,14 @@ class Explainer:
         )
 
     def _kind(self, best: Candidate, term: int) -> str | None:
-        """Return what a candidate's term is to its concept."""
+        """Return the kind of a candidate's term."""
         terms = self.index.segment.terms
         if EXTERNAL in best.routes:
             return f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
         return "preferred name" if terms.column("preferred")[term].as_py() else TERM_KINDS.get(best.scope or "")
 
     def _is_live(self, identifier: str | None) -> bool:
-        """Tell whether a concept is indexed under its own id; that of a retired one leads to another."""
+        """Tell whether a concept is indexed under its own id; the id of a retired concept leads to another one."""
         row = -1 if identifier is None else int(self.index.concept_rows([identifier])[0])
         return row >= 0 and self.index.segment.concepts.column("id")[row].as_py() == identifier
 
@@ -185,7 +185,7 @@ def _nil_reason(scored: Scored, request: int) -> str:
 
 
 def _behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.float32]) -> list[dict[str, float]]:
-    """Return what each other candidate lacks against the winner, by group of features.
+    """Return the deficit of each other candidate compared with the winner, by group of features.
 
     Args:
         winner: (len(NAMES),) features.
@@ -209,7 +209,7 @@ def _behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.floa
 
 
 def _of(questions: Questions, table: CandidateTable, top: int, best: Candidate) -> str:
-    """Return how a mention came to be read otherwise, and whence that is known."""
+    """Return the reading of a mention, and its source."""
     reading = questions.reading(int(table.request[top]), int(table.expansion[top]))
     origin = ORIGINS.get(reading.origin, reading.origin) if reading is not None else ""
     return f"{best.routes[-1]}, {origin}" if origin else best.routes[-1]
@@ -233,7 +233,7 @@ class _Shown(NamedTuple):
 
 
 class ResultBuilder:
-    """Makes results for one index."""
+    """Builds results for one index."""
 
     def __init__(self, index: Index, target: str | None, ranker: Ranker | None) -> None:
         self.index, self.ranker = index, ranker
@@ -247,7 +247,7 @@ class ResultBuilder:
         self._top = None if top is None or target is not None else self._concepts.column("id")[top].as_py()
 
     def apply_vetoes(self, mention: Mention, result: Result) -> Result:
-        """Return the result of a question for one of its mentions; of what is only possible none is accepted."""
+        """Return the result of a question for one of its mentions; a possible finding is never accepted."""
         if result.mention != mention.text:
             result = replace(result, mention=mention.text)
         if result.decision != "accept":
@@ -256,7 +256,7 @@ class ResultBuilder:
         expansion = first.expansion if EXPANDED in first.routes else None
         doubt = mention.assertion or (doubt_of(expansion) if expansion else None)
         if doubt is None and (SPELLING in first.routes or SHORTENED in first.routes):
-            # What was put right or left out is no excuse: "right" is no "night", and no left.
+            # A correction or omission must not hide a contradiction between the mention and the term.
             doubt = next((one.text for one in explain_pair(mention.text, first.matched_term) if one.veto), None)
         if doubt is None and SHORTENED in first.routes and self._is_of_both_sides(mention.text, first):
             doubt = ONE_SIDE
@@ -270,7 +270,7 @@ class ResultBuilder:
                 spelling=first.expansion if SPELLING in first.routes else None,
                 similarity=1.0 if first.expansion else first.similarity,
                 common=everyday_words(self._model),
-                # An everyday phrase stands for many.
+                # An everyday phrase can mean many concepts.
                 synonyms=None if first.source == OURS else self._synonyms,
             )
         if doubt is None:
@@ -281,7 +281,7 @@ class ResultBuilder:
         return replace(result, candidates=candidates, decision="review", explanation=explanation)
 
     def _is_of_both_sides(self, mention: str, answer: Candidate) -> bool:
-        """Tell whether a mention has a side, and the answer has both, or a concept beneath it is that of one side."""
+        """Tell whether a mention has a side, and the answer is bilateral, or a concept below it is one-sided."""
         if sets.sided(clean(mention)) is None:
             return False
         sides = sets.LATERALITY.values(f"{answer.matched_term} {answer.concept_name}")
@@ -289,7 +289,7 @@ class ResultBuilder:
 
     @functools.cached_property
     def _over_one_side(self) -> frozenset[str]:
-        """The ids of the concepts right above one whose name says that it is of one side."""
+        """The ids of the parents of concepts whose name has a side."""
         names, ids = self._concepts.column("name"), self._concepts.column("id")
         named = pc.match_substring_regex(names, sets.SIDE_PATTERN, ignore_case=True)
         rows = np.flatnonzero(named.to_numpy(zero_copy_only=False))
@@ -299,7 +299,7 @@ class ResultBuilder:
         return frozenset(ids[parent].as_py() for parent in parents)
 
     def from_identifier(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
-        """Return the result of a mention that identifies a concept; a code of several is for review."""
+        """Return the result of a mention that identifies a concept; a code with several concepts goes to review."""
         shared = (SHARED_CODE,) if len(concepts) > 1 else ()
         candidates = []
         for row in concepts[:top_k]:
@@ -348,7 +348,7 @@ class ResultBuilder:
         )
 
     def empty(self, mention: str, explain: bool) -> Result:
-        """Return the result of a mention with nothing in it."""
+        """Return the result of an empty mention."""
         why = Explanation("NIL: nothing is left of the mention after cleaning") if explain else None
         decision: Decision | None = "nil" if self.ranker is not None else None
         return Result(mention, None, None, None, None, None, NIL, (), decision, why)
@@ -365,7 +365,7 @@ class ResultBuilder:
         accept: float | None = None,
         explain: bool = False,
     ) -> list[Result]:
-        """Make the results of distinct questions.
+        """Build the results of distinct questions.
 
         Args:
             nil: (n,) whether no concept fits.
@@ -394,7 +394,7 @@ class ResultBuilder:
             decision = None
             if confidence is not None:
                 vetoed = scored.features is not None and bool(scored.features.vetoed[top])
-                # The threshold was found among confidences that were not rounded.
+                # The threshold was determined with unrounded confidences.
                 accepted = accept is not None and answers.confidence[number] >= accept and not vetoed
                 decision = "accept" if accepted else "review"
             made.append(
@@ -470,7 +470,7 @@ class ResultBuilder:
     def _homonyms(
         self, string: NDArray[np.int64], concept: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> list[tuple[str, ...]]:
-        """Return the ids of the other concepts of each string, without what a mapping alone joins to the concept."""
+        """Return the ids of the other concepts of each string, without those connected only by a mapping."""
         segment = self.index.segment
         terms = segment.terms
         retired = terms.column("retired_concept") if "retired_concept" in terms.column_names else None

@@ -1,7 +1,7 @@
-"""Which candidates a mention must not be answered with without review, however near they are.
+"""Vetoes: candidates that must not be accepted without review, however similar they are.
 
-It denies them ("no fever"), says that all is well ("heart sounds normal"), names several concepts, or is a short form
-that stands for several things ("PND"), or for a denial ("NKDA", no known drug allergies).
+The mention denies them ("no fever"), states a normal result ("heart sounds normal"), names several concepts, or is a
+short form with several meanings ("PND"), or for a denial ("NKDA", no known drug allergies).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from alphita.mention.reader import SHORT_CAPITALS, Mention
 from alphita.mention.spelling import ABBREVIATION, NUMERALS, Reading
 from alphita.terminology.text import clean, plain_words
 
-# A short form is nearly always meant so where it is at least this often.
+# From this share on, a short form nearly always has this meaning.
 SURE_SHARE = 0.95
-# Often: at least this. Letters of a short form that is a name itself and may be meant otherwise.
+# Share from which a meaning is frequent. Letters of a short form that is also a name, and can be ambiguous.
 OTHERWISE_SHARE = 0.25
 SHORT_LETTERS = 4
 ROOT_LETTERS = 4
 REMEMBERED = 4_096
-# The origin of readings whose share is counted.
+# The source of readings with a counted share.
 CLINIC = "clinic"
 
 
 class Names:
-    """The names of an index that a veto depends on."""
+    """The names of an index on which vetoes depend."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
@@ -64,13 +64,13 @@ def vetoes_of(
     has_same_words: NDArray[np.bool_],
     names: Names,
 ) -> tuple[NDArray[np.bool_], list[str]]:
-    """Return which candidates are vetoed, and for each mention why; one with the mention's very name is spared.
+    """Return which candidates are vetoed, and the reason for each mention; an exact name of the mention is exempt.
 
     Args:
         texts: (c,) the string of each candidate.
         is_own: (c,) found by the mention's own string, not by another reading.
-        is_equal: (c,) equal to what found them.
-        has_same_words: (c,) of the same words as what found them.
+        is_equal: (c,) equal to the string that found them.
+        has_same_words: (c,) with the same words as the string that found them.
     """
     reasons = [mention.doubt for mention in mentions]
     strings = [mention.string[:MAX_ENCODED_CHARACTERS] for mention in mentions]
@@ -80,7 +80,7 @@ def vetoes_of(
     }
     reason = np.array(reasons, object)[table.request]
     denied, well, several = (reason == kind for kind in (DENIED, WELL, SEVERAL))
-    # The others are of values, and of what is no finding at all.
+    # The other reasons are about values, and about mentions without a finding.
     vetoed = (reason != "") & ~denied & ~well & ~several
     vetoed |= denied & ~is_equal
     for row in np.flatnonzero(several & ~is_equal & ~has_same_words).tolist():
@@ -106,7 +106,7 @@ def vetoes_of(
 def _means_another(
     mention: str, known: Sequence[Reading], text: str, concept: int, is_name: bool, names: Names
 ) -> bool:
-    """Tell whether a mention's short form is often meant otherwise than as a candidate, by its readings.
+    """Tell whether a mention's short form often has another meaning than the candidate, by its readings.
 
     Args:
         text: the candidate's string.
@@ -131,6 +131,6 @@ def _means_another(
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def _roots(name: str) -> frozenset[str]:
-    """Return how the words of a name begin: alike for "chronic lymphatic leukemia" and "lymphocytic", in any order."""
+    """Return the beginnings of a name's words, which "chronic lymphatic leukemia" and "lymphocytic" share."""
     words = (word if word.isdigit() else NUMERALS.get(word, word) for word in plain_words(clean(name)))
     return frozenset(word[:ROOT_LETTERS] for word in words)

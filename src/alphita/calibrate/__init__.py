@@ -1,1 +1,1 @@
-"""How sure an answer is, and what of the answers may be accepted unseen: the statistics, without the answers."""
+"""Statistics of confidence: how reliable an answer is, and which answers can be accepted without review."""

@@ -1,6 +1,6 @@
-"""An audit of a user's own output: a random sample of its accepted rows for review, and what the review proves.
+"""An audit of a user's output: a random sample of accepted rows for review, and the bound that the review gives.
 
-A calibration holds for mentions like those that it was made on.
+A calibration is valid only for mentions like those that it was fitted on.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from alphita.mappings.record import Mapping
 
 ACCEPT = "accept"
 ANSWER = "right"
-# What the reviewer sees of a row.
+# The columns that the reviewer sees.
 SHOWN = (
     *("row", "mention_code", "mention", "concept_id", "concept_name"),
     *("matched_term", "similarity", "confidence", "explanation"),
 )
-# What ties the sample to its file; the same in every row, for a spreadsheet keeps nothing but rows.
+# Identifies the file of the sample; repeated in every row, because a spreadsheet keeps only rows.
 TIES = ("accepted_rows", "sample_rows", "output", "output_hash")
 YES = frozenset({"yes", "y", "true", "1"})
 NO = frozenset({"no", "n", "false", "0"})
-# What an error says when the sample cannot be written.
+# The advice if the sample cannot be written.
 WRITTEN = "the output itself is written"
 COLUMNS_REMEDY = "give a file that --audit wrote, with all its columns"
 REMEDY = "draw a new sample with: alphita normalize … --audit N"
@@ -38,7 +38,7 @@ REMEDY = "draw a new sample with: alphita normalize … --audit N"
 
 @dataclass(frozen=True)
 class Sample:
-    """Accepted rows drawn at random, in the order of the output, and how many rows of it are accepted."""
+    """Accepted rows drawn at random, in the order of the output, and the number of accepted rows."""
 
     mappings: list[Mapping]
     accepted: int
@@ -46,10 +46,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Audit:
-    """What a review proves of one output file.
+    """The result of a review of one output file.
 
-    `unanswered` rows of the sample count as wrong, in the share `observed` too. At most `most_wrong` of the accepted
-    rows are wrong, `bound` as a share of them.
+    `unanswered` rows of the sample count as wrong, also in the share `observed`. At most `most_wrong` of the accepted
+    rows are wrong; `bound` is this number as a share.
     """
 
     output: str
@@ -66,8 +66,8 @@ class Audit:
         return asdict(self)
 
     def text(self) -> str:
-        """Return the certificate as a sentence, and what it rests on."""
-        # Rounded upwards, or the sentence would say more than is known.
+        """Return the certificate as a sentence, with its assumptions."""
+        # Rounded up, otherwise the sentence would claim too much.
         bound = math.ceil(self.bound * 1e4 - 1e-9) / 100
         open_rows = f", {self.unanswered:,} unanswered and counted as wrong" if self.unanswered else ""
         return (
@@ -109,11 +109,11 @@ def write_audit(path: Path, sample: Sample, output: Path, *, force: bool = False
 
 
 def read_audit(path: Path | str, *, output: Path | None = None, delta: float = DELTA) -> Audit:
-    """Read a sample back with its answers, and say what they prove."""
+    """Read a sample back with its answers, and return the certificate."""
     path = Path(path)
     answers: dict[int, bool | None] = {}
     ties: tuple[str, ...] | None = None
-    # Only mentions are not ASCII, and they are not looked at: a spreadsheet's own encoding does no harm.
+    # Only mentions contain non-ASCII characters, and they are not used, so any encoding of a spreadsheet works.
     rows = textio.columns(path, ("row", ANSWER, *TIES), ",;\t", remedy=COLUMNS_REMEDY, errors="replace")
     for line, (number, answer, *own_ties) in rows:
         own = tuple(own_ties)

@@ -1,15 +1,15 @@
-"""Examples to fit ranker and calibrator with, made of an index's own strings: no labels are needed.
+"""Examples for fitting the ranker and the calibrator, made from an index's strings; no labels are needed.
 
-    synonym        a string of a concept, taken as not there: a paraphrase that its other names must answer
-    noise          a string with slips and words lost, as real data have them (see `noise`), or with a short form in it
+    synonym        a string of a concept, hidden from the index: a paraphrase that its other names must match
+    noise          a string with misspellings and missing words, as in real data (see `noise`), or with a short form
     noisy synonym  both
-    itself         a string that is there, to learn what an equal string is worth where several concepts share it
-    removed        a string of a concept all of whose names are taken as not there: NIL, though others look alike
-    foreign        words and invented words of the encoder's own vocabulary, which name nothing here: NIL
+    itself         an indexed string, to learn the value of an equal string that several concepts share
+    removed        a string of a concept whose names are all hidden: NIL, although others look alike
+    foreign        words and invented words from the encoder's vocabulary, which name no concept: NIL
     labelled       a mention that a person mapped
 
-An encoder that was trained on a synonym places it too well. So only held-out strings serve as "synonym", unless the
-encoder never saw this terminology. A borrowed name is not taken away: whoever asks has it, too.
+An encoder that was trained on a synonym is too good on it. So only held-out strings serve as "synonym", unless the
+encoder has not seen this terminology. External names are not hidden, because they are also available to real queries.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from alphita.terminology.text import clean, clean_many
 
 KINDS = ("synonym", "noise", "noisy synonym", "itself", "removed", "foreign", "labelled")
 SYNONYM, NOISE, NOISY_SYNONYM, ITSELF, REMOVED, FOREIGN, LABELLED = KINDS
-# How often at most each kind is drawn.
+# Maximum examples of each kind.
 MAX_SYNONYMS = 8_000
 MAX_NOISE = 6_000
 MAX_ITSELF = 2_000
 MAX_ABBREVIATED = 1_500
-# Words of a long form, at most.
+# Maximum words of a long form.
 LONGEST_FORM = 6
 COMMON_WORDS = 3_000
-# Whoever asks a terminology for a short form means what it has oftener than the short form's shares say.
+# Users of a terminology mean its concepts more often than the shares of a short form suggest.
 MEANT_ELSEWHERE = 0.5
 LED_IN = 0.3
-# NIL examples of each of the two kinds, as a share of the others.
+# NIL examples of each of the two kinds, relative to the others.
 NIL_SHARE = 0.15
 
 
@@ -57,8 +57,8 @@ class Examples(NamedTuple):
     """Mentions whose answer is known.
 
     Attributes:
-        concepts: (n,) int64 the right concept's row in the index; -1: NIL.
-        hidden_strings, hidden_concepts: (n,) int64 what is treated as missing from the index; -1 for none.
+        concepts: (n,) int64 the index row of the correct concept; -1: NIL.
+        hidden_strings, hidden_concepts: (n,) int64 hidden from the index; -1 for none.
     """
 
     mentions: list[str]
@@ -79,7 +79,7 @@ class Examples(NamedTuple):
 
 
 def at_most(some: Examples, most: int, *, seed: int) -> Examples:
-    """Return so many of each kind, drawn; labelled mentions all."""
+    """Return a random sample of each kind, and all labelled mentions."""
     kinds = np.array(some.kinds)
     chance = np.random.default_rng(seed)
     parts = [
@@ -91,7 +91,7 @@ def at_most(some: Examples, most: int, *, seed: int) -> Examples:
 
 
 def join(parts: Sequence[Examples]) -> Examples:
-    """Return several as one."""
+    """Return several sets as one."""
     columns = [np.concatenate([part[place] for part in parts]).astype(np.int64) for place in (1, 2, 3)]
     return Examples(
         [mention for part in parts for mention in part.mentions],
@@ -103,19 +103,19 @@ def join(parts: Sequence[Examples]) -> Examples:
 
 
 def synonyms(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
-    """Return strings with their concepts; one that is indexed is taken as not there."""
+    """Return strings with their concepts; indexed ones are treated as missing."""
     rows = _own_rows(index, clean_many(strings, index.rules))
     return Examples(list(strings), np.asarray(concepts, np.int64), rows, np.full(len(rows), -1), [SYNONYM] * len(rows))
 
 
 def _own_rows(index: Index, cleaned: Sequence[str]) -> NDArray[np.int64]:
-    """Return the row of each string that the terminology has itself, -1 for any other."""
+    """Return the row of each string that is a name of the terminology, -1 for others."""
     rows, segment = index.rows(cleaned), index.segment
     return np.where((rows >= 0) & ~segment.borrowed[segment.offsets[np.maximum(rows, 0)]], rows, -1)
 
 
 def own_synonyms(index: Index, *, seed: int, most: int = MAX_SYNONYMS) -> tuple[list[str], NDArray[np.int64]]:
-    """Return strings of the index that name one concept, exactly, which has other strings, with their concepts."""
+    """Return strings that are exact names of a single concept with other strings, and these concepts."""
     segment = index.segment
     term, concept = _of_one_concept(segment)
     own = np.asarray(segment.term_concept)[~segment.borrowed]
@@ -125,12 +125,12 @@ def own_synonyms(index: Index, *, seed: int, most: int = MAX_SYNONYMS) -> tuple[
 
 
 def own_names(index: Index, *, seed: int, most: int) -> tuple[list[str], NDArray[np.int64]]:
-    """Return strings of the index that name one concept, exactly, preferred names among them, with their concepts."""
+    """Return strings that are exact names of a single concept, including preferred names, and these concepts."""
     return _drawn(index, _of_one_concept(index.segment)[1], seed, most)
 
 
 def _of_one_concept(segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each string its first term, and the concept that it names exactly; -1 where that is not one alone."""
+    """Return the first term of each string, and the only concept of which it is an exact name, or -1."""
     term = np.asarray(segment.offsets[:-1])
     exact = pc.equal(segment.terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False)
     single = (np.diff(segment.offsets) == 1) & exact[term] & ~segment.borrowed[term]
@@ -138,14 +138,14 @@ def _of_one_concept(segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def _drawn(index: Index, concept: NDArray[np.int64], seed: int, most: int) -> tuple[list[str], NDArray[np.int64]]:
-    """Draw so many of the strings with a concept, (n_strings,), -1: none."""
+    """Draw a sample of the strings that have a concept, (n_strings,), -1: none."""
     rows = np.flatnonzero(concept >= 0)
     rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:most])]
     return [index.strings[row] for row in rows.tolist()], concept[rows]
 
 
 def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, hide: bool, seed: int) -> Examples:
-    """Return each string with noise, unless it then equals a string of the index; `concepts` (n,) are their rows."""
+    """Return the strings with noise, without those that then equal a string of the index; `concepts` are their rows."""
     noised = [noisy(clean(string, index.rules), random.Random(f"{seed} {string}")) for string in strings]
     own = _own_rows(index, clean_many(strings, index.rules))
     there = index.rows(clean_many(noised, index.rules))
@@ -161,7 +161,7 @@ def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]
 
 
 def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, most: int, seed: int) -> Examples:
-    """Return strings with a part written as a clinical short form, which must lead back to their concepts (n,)."""
+    """Return strings with a part abbreviated to a clinical short form that leads to their concepts (n,)."""
     chance = random.Random(seed)
     mentions: list[str] = []
     rows: list[int] = []
@@ -185,8 +185,7 @@ def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64
 
 
 def short_forms(index: Index, is_wanted: Callable[[int], bool], *, most: int, seed: int) -> Examples:
-    """Return short forms that stand alone, each with one of its meanings, drawn by its shares; many mean nothing
-    here."""
+    """Return single short forms, each with a meaning drawn by its shares; many have no concept in this index."""
     chance = random.Random(f"{seed} short forms")
     forms = _by_long_form(index)
     concept_of = dict(zip(forms, _of_strings(index, list(forms)).tolist(), strict=True))
@@ -199,7 +198,7 @@ def short_forms(index: Index, is_wanted: Callable[[int], bool], *, most: int, se
     for short, choices in meanings.items():
         if all(concept < 0 for concept, _ in choices):
             continue
-        # What no list has is elsewhere.
+        # Meanings outside the lists belong to other vocabularies.
         choices.append((-1, max(0.0, 1 - sum(share for _, share in choices))))
         weights = [share if concept >= 0 else MEANT_ELSEWHERE * share for concept, share in choices]
         drawn = chance.choices([concept for concept, _ in choices], weights)[0]
@@ -221,7 +220,7 @@ def _of_strings(index: Index, cleaned: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _by_long_form(index: Index) -> dict[str, list[tuple[str, float]]]:
-    """Return the short forms of each cleaned long form, each with how often it means that."""
+    """Return the short forms of each cleaned long form, with how often they have this meaning."""
     table = index.segment.short_forms
     found: dict[str, list[tuple[str, float]]] = {}
     for row in table.to_pylist() if table is not None else ():
@@ -231,7 +230,7 @@ def _by_long_form(index: Index) -> dict[str, list[tuple[str, float]]]:
 
 
 def itself(strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
-    """Return strings that are in the index, as they are."""
+    """Return unchanged strings of the index."""
     nothing = np.full(len(strings), -1)
     return Examples(list(strings), np.asarray(concepts, np.int64), nothing, nothing, [ITSELF] * len(strings))
 
@@ -243,7 +242,7 @@ def removed(strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
 
 
 def foreign(index: Index, n: int, *, seed: int) -> Examples:
-    """Return n strings that name nothing in the index: names of other vocabularies, words, and invented ones."""
+    """Return n strings that name no concept of the index: names from other vocabularies, words, and invented words."""
     named = _elsewhere(index, n // 2, seed) if len(index.segment.elsewhere) else []
     n -= len(named)
     whole, pieces = whole_words(index.model_path)
@@ -291,7 +290,7 @@ class Label(NamedTuple):
 
 
 def read_labels(path: Path) -> list[Label]:
-    """Read a CSV (or TSV, by its name) with the columns mention and concept_id; "NIL" for a mention of no concept."""
+    """Read a CSV (or TSV, by its name) with the columns mention and concept_id; "NIL" if no concept fits."""
     labels = []
     for line, (mention, concept) in textio.columns(path, COLUMNS):
         if not mention or not concept:
@@ -304,27 +303,27 @@ def read_labels(path: Path) -> list[Label]:
     return labels
 
 
-# Share of the held-out concepts that are learned from; the rest is tested on.
+# Share of the held-out concepts for learning; the rest is for testing.
 LEARNED_FROM = 0.5
-# Fewer held-out strings than this say too little.
+# Minimum number of held-out strings.
 LEAST = 200
-# With so many that the encoder did not learn, those that it learned are left out.
+# If there are at least this many strings that the encoder has not learned, the learned ones are left out.
 ENOUGH = 500
 REMEDY = (
     "use a larger calibration part, or take over the calibration of another index of the same encoder: "
     "alphita calibrate --from OTHER.index"
 )
-# Mentions that name no concept, among those that thresholds and confidence are made for.
+# Share of mentions that name no concept, in the mixture for thresholds and confidence.
 POPULATION_NIL_SHARE = 0.1
-# The kinds of mentions that name one, each of which is asked equally often; of each at most.
+# The kinds of mentions that name a concept, equally frequent in the mixture; and the maximum of each kind.
 NAMED = (ITSELF, NOISE, SYNONYM)
 MAX_TESTED = 800
-# Beside so many mentions with noise one has a short form in it, and one is a short form.
+# For this many mentions with noise, one contains a short form, and one is a short form.
 ABBREVIATED = 6
 
 
 class Known(NamedTuple):
-    """Held-out strings with their concepts, (n,) rows of the index, and where they come from, for reports."""
+    """Held-out strings with their concepts, (n,) rows of the index, and their origin, for reports."""
 
     strings: list[str]
     concepts: NDArray[np.int64]
@@ -359,7 +358,7 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
 
 
 def _own(index: Index, seed: int) -> Known:
-    """Return synonyms of the index that its head did not learn, nor its encoder where enough of them are left."""
+    """Return synonyms that the head has not learned and, if enough are left, the encoder has not learned either."""
     strings, concepts = own_synonyms(index, seed=seed, most=len(index))
     allowed, notes = np.ones(len(strings), bool), []
     has_head = index.manifest["model_hash"] != index.base_model_hash
@@ -379,7 +378,7 @@ def _own(index: Index, seed: int) -> Known:
 
 
 def _check_training(index: Index, split: Split | None) -> None:
-    """Make sure that the encoder has not seen what is held out; an index says so of an encoder trained by alphita."""
+    """Check that the encoder has not seen the held-out strings; the index records it for Alphita's encoders."""
     trained = index.manifest.get("trained")
     if trained is None or (split is None and trained.get("held_back")):
         return
@@ -403,7 +402,7 @@ def _check_training(index: Index, split: Split | None) -> None:
 
 
 def divide(index: Index, known: Known, labels: Examples, seed: int) -> tuple[Examples, Examples]:
-    """Return what is learned from, and what is tested on: no held-out concept is in both."""
+    """Return the examples for learning and those for testing; no held-out concept is in both."""
     to_teach, to_ask = parted(index, known, seed)
     if not to_teach.strings or not to_ask.strings:
         concepts = len(np.unique(known.concepts))
@@ -426,22 +425,22 @@ def divide(index: Index, known: Known, labels: Examples, seed: int) -> tuple[Exa
 
 
 def parted(index: Index, known: Known, seed: int) -> tuple[Known, Known]:
-    """Part strings into those of concepts that are learned from, and the others'."""
+    """Split strings into those of concepts for learning, and the others."""
     learning = np.array([is_learned_from(index, concept, seed) for concept in known.concepts.tolist()], bool)
     return known.take(np.flatnonzero(learning)), known.take(np.flatnonzero(~learning))
 
 
 def is_learned_from(index: Index, concept: int, seed: int) -> bool:
-    """Return whether a concept's strings are learned from; the same whatever else is held out."""
+    """Return whether a concept's strings are for learning, independent of what else is held out."""
     identifier = index.segment.concepts.column("id")[concept].as_py()
     digest = hashlib.blake2b(f"{seed}\0calibrate\0{identifier}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") < LEARNED_FROM * 2**64
 
 
 def training_examples(index: Index, known: Known, seed: int) -> Examples:
-    """Return what the ranker learns from: held-out strings as they are and with noise, names of the index, and NIL."""
+    """Return the ranker's training examples: held-out strings unchanged and with noise, names of the index, and NIL."""
     strings, concepts, _ = known
-    # Names of the index, of those concepts only that are learned from.
+    # Names of the index, only of concepts for learning.
     most = round(max(MAX_NOISE, MAX_ITSELF) / LEARNED_FROM)
     own, own_concepts, _ = parted(index, Known(*own_names(index, seed=seed + 1, most=most), ""), seed)[0]
     parts = [
@@ -459,7 +458,7 @@ def training_examples(index: Index, known: Known, seed: int) -> Examples:
 
 
 def mixture(index: Index, known: Known, names: Known, seed: int, *, most: int = MAX_TESTED) -> Examples:
-    """Return what confidence and thresholds are made for: a mixture, for nobody knows what will be asked."""
+    """Return the mixture for confidence and thresholds, because the real queries are unknown."""
     drawn_from, seed = seed, seed + 1
     n = min(most, len(known.strings), len(names.strings) // 2)
     chance = np.random.default_rng(seed)
@@ -483,7 +482,7 @@ def mixture(index: Index, known: Known, names: Known, seed: int, *, most: int = 
 
 
 def in_mixture(kinds: NDArray[Any], seed: int) -> NDArray[np.bool_]:
-    """Choose of examples to learn from, by their (n,) kinds, as many of each as the mixture has; labelled ones all."""
+    """Choose examples by their (n,) kinds, in the proportions of the mixture, and all labelled ones."""
     chosen = kinds == LABELLED
     n = min(int((kinds == kind).sum()) for kind in NAMED)
     for some, wanted in ((NAMED, n), ((REMOVED, FOREIGN), nil_count(len(NAMED) * n))):
@@ -494,12 +493,12 @@ def in_mixture(kinds: NDArray[Any], seed: int) -> NDArray[np.bool_]:
 
 
 def nil_count(named: int) -> int:
-    """Return how many NIL examples of each of the two kinds belong to so many mentions that name a concept."""
+    """Return the number of NIL examples of each kind for a number of mentions that name a concept."""
     return round(named * POPULATION_NIL_SHARE / (1 - POPULATION_NIL_SHARE) / 2)
 
 
 def labelled(index: Index, labels: Sequence[Label]) -> Examples:
-    """Return the mentions that a person mapped; those of concepts that the index does not have are left out."""
+    """Return the mentions that a person mapped, without those whose concept is not in the index."""
     ids = [label.concept_id for label in labels]
     rows = index.concept_rows([concept_id or "" for concept_id in ids]) if ids else np.zeros(0, np.int64)
     kept = [row for row, concept_id in enumerate(ids) if concept_id is None or rows[row] >= 0]
@@ -520,6 +519,6 @@ def labelled(index: Index, labels: Sequence[Label]) -> Examples:
 
 
 def every_second(strings: Sequence[str]) -> NDArray[np.bool_]:
-    """Choose every second of the distinct strings, (len(strings),): what comes twice is on one side."""
+    """Choose every second distinct string, (len(strings),), so that equal strings are on the same side."""
     numbers = {string: number for number, string in enumerate(dict.fromkeys(strings))}
     return np.array([numbers[string] % 2 == 0 for string in strings], bool)

@@ -1,6 +1,6 @@
-"""Fitting ranker and confidence of an index on strings held out of its encoder's training: `alphita calibrate`.
+"""Fits ranker and confidence of an index on strings held out of its encoder's training: `alphita calibrate`.
 
-The held-out strings are parted, concept by concept (see `held_out`).
+The held-out strings are split by concept (see `held_out`).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from alphita.terminology.splits import Split
 
 FOLDS = 4
 ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1)
-# In-terminology mentions that may be lost to NIL.
+# Share of mentions with a concept that may be wrongly returned as NIL.
 LOST = 0.05
-# From the general ranker on, more of a kind of example takes longer and teaches no more.
+# Starting from the general ranker, more examples of a kind take longer and do not help.
 MAX_TUNED = 1_000
 # Accuracy of each ranking is reported at these.
 KS = (1, 5)
-# Strings that `Normalizer` looks at first for so many concepts.
+# Number of strings that `Normalizer` examines first for this many concepts.
 PLAIN_DEPTH = max(DEPTH, STRINGS_PER_CONCEPT * max(KS))
 NOWHERE = int(np.iinfo(np.int64).max)
 
@@ -117,7 +117,7 @@ def fit(
 
 
 def _general(index: Index) -> Ranker | None:
-    """Return the general ranker that came with the index's model; None without one, or with one of another version."""
+    """Return the general ranker of the index's model; None if there is none, or of another version."""
     folder = index.model_path / FOLDER
     try:
         calibration = Calibration.load(folder, index) if folder.exists() else None
@@ -131,10 +131,10 @@ def _general(index: Index) -> Ranker | None:
 
 
 class Crossed(NamedTuple):
-    """Answers of rankers that did not learn from the mention.
+    """Answers of rankers that were not trained on the mention.
 
     Attributes:
-        evidence, right, top: (n, e) of the best candidate, (n,) whether it is right, (n,) its row.
+        evidence, right, top: (n, e) features of the best candidate, (n,) whether it is right, (n,) its row.
         nil: (n,) probability that no concept fits.
         named: (n,) whether the mention names a concept of the index.
     """
@@ -164,7 +164,7 @@ def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -
 def cross_validate(
     seen: Seen, fold: NDArray[np.int64], asked: NDArray[np.bool_], seed: int, start: Ranker | None = None
 ) -> Iterator[tuple[Ranker, Crossed]]:
-    """Yield for each fold (n,), from 0, the ranker fitted on the others, and its answers to those `asked`."""
+    """Yield for each fold (n,), from 0, the ranker fitted on the others, and its answers to the `asked` examples."""
     for number in range(int(fold.max()) + 1):
         fitted = ranker_training.train(_some(seen.training, np.flatnonzero(fold != number)), start=start, seed=seed)
         yield fitted, _crossed(seen, fitted, (fold == number) & asked)
@@ -180,7 +180,7 @@ def calibrated(
 ) -> Calibration:
     """Return a ranker with calibrators and the NIL threshold; nothing is accepted yet."""
     calibrators = fit_calibrators(crossed.evidence, crossed.right, languages, seed=seed)
-    # Chosen on what was learned from: it decides which answers are tested, so it must not see them.
+    # Chosen on training examples: it determines which answers are tested, so it must not see these.
     nil_threshold = risk_coverage.nil_threshold(crossed.nil, crossed.named, lost=lost)
     return Calibration(fitted, calibrators, nil_threshold, {})
 
@@ -209,11 +209,11 @@ def _some(training: Training, rows: NDArray[np.int64]) -> Training:
     )
 
 
-# Testing: on the other concepts, from which neither ranker nor confidence learned.
+# Testing: on the other concepts, on which neither ranker nor confidence was fitted.
 
 
 class Tested(NamedTuple):
-    """What is tested on, the calibrated ranker's answers, whether the best is right, and which are NIL, (n,)."""
+    """Test examples, the calibrated ranker's answers, whether the best is right, and which are NIL, (n,)."""
 
     seen: Seen
     answers: RankedAnswers
@@ -222,17 +222,17 @@ class Tested(NamedTuple):
 
     @property
     def given(self) -> NDArray[np.float64]:
-        """Confidence (n,) in what is answered: 0 where that is NIL, which no threshold accepts."""
+        """Confidence (n,) in the answers: 0 for NIL, which no threshold accepts."""
         return np.where(self.nil, 0.0, self.answers.confidence)
 
     def accepted(self, threshold: float) -> dict[str, float]:
-        """Return what is accepted from a confidence on, as JSON."""
+        """Return the acceptance figures for a confidence threshold, as JSON."""
         taken = self.given >= threshold
         return {"threshold": threshold, "share": float(taken.mean()), "wrong": int((taken & ~self.right).sum())}
 
 
 def answer(pipeline: Pipeline, draft: Calibration, some: Examples) -> Tested:
-    """Answer examples that the ranker did not learn from."""
+    """Answer examples on which the ranker was not trained."""
     seen = see(pipeline, some)
     answers = draft(seen.table, seen.features, languages_of(pipeline.index.segment))
     return Tested(seen, answers, seen.is_right(answers), answers.nil > draft.nil_threshold)
@@ -241,7 +241,7 @@ def answer(pipeline: Pipeline, draft: Calibration, some: Examples) -> Tested:
 def certify(
     draft: Calibration, crossed: Crossed, given: NDArray[np.float64], right: NDArray[np.bool_]
 ) -> dict[float, Certificate]:
-    """Test thresholds for every allowed error, in an order fixed by what was learned from.
+    """Test thresholds for every allowed error, in an order fixed on the training examples.
 
     `given` (n,) is the confidence in the answers that are tested, 0 for NIL, `right` (n,) whether they are right.
     """
@@ -256,7 +256,7 @@ def certify(
 def _estimate(
     draft: Calibration, crossed: Crossed, tested: Tested, certificates: Mapping[float, Certificate]
 ) -> dict[float, float]:
-    """Return thresholds for the allowed errors that cannot be certified: the higher of both halves' estimates."""
+    """Return thresholds for the allowed errors that cannot be certified: the higher of the estimates on two halves."""
     expected = draft.calibrators[COMMON].apply(crossed.evidence)
     learned = np.where(crossed.nil > draft.nil_threshold, 0.0, expected)
     halves = ((learned, crossed.right), (tested.given, tested.right))
@@ -272,7 +272,7 @@ def _estimate(
 def figures_of(
     tested: Tested, certificates: Mapping[float, Certificate], nil_threshold: float, origin: str
 ) -> dict[str, Any]:
-    """Return what is measured of the learned ranker, as JSON."""
+    """Return the figures of the learned ranker, as JSON."""
     confidence, named = tested.answers.confidence, tested.seen.examples.concepts >= 0
     population = population_text(tested.seen.examples, origin)
     table = risk_coverage.table(
@@ -290,7 +290,7 @@ def figures_of(
 
 
 def population_text(tested: Examples, origin: str) -> str:
-    """Return in words what is measured on."""
+    """Describe the test examples in words."""
     counts = counts_of(tested)
     text = (
         f"{counts.get(SYNONYM, 0):,} strings of {origin}, {counts.get(ITSELF, 0):,} names of the index and "
@@ -306,11 +306,11 @@ def counts_of(some: Examples) -> dict[str, int]:
     return dict(zip(kinds.tolist(), counts.tolist(), strict=True))
 
 
-# The other rankings beside it.
+# Comparison with the other rankings.
 
 
 def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) -> dict[str, dict[str, float]]:
-    """Return accuracy@k of every ranking on held-out strings and labelled mentions, whatever would be NIL."""
+    """Return accuracy@k of every ranking on held-out strings and labelled mentions, ignoring NIL."""
     seen = tested.seen
     named = np.flatnonzero((seen.examples.concepts >= 0) & np.isin(seen.examples.kinds, (SYNONYM, LABELLED)))
     some = seen.examples.take(named)
@@ -335,7 +335,7 @@ def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) ->
 
 
 def places_of(table: CandidateTable, order: NDArray[np.int64], concepts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the place, from 0, of each request's right concept, (n,), NOWHERE where it is no candidate."""
+    """Return the rank, from 0, of each request's right concept, (n,); NOWHERE if it is not a candidate."""
     request = table.request[order]
     place = np.arange(len(order)) - table.offsets[request]
     right = table.concept[order] == concepts[request]
@@ -347,7 +347,7 @@ def places_of(table: CandidateTable, order: NDArray[np.int64], concepts: NDArray
 def _look_up(
     pipeline: Pipeline, some: Examples, routes: int, depth: int = PLAIN_DEPTH
 ) -> Iterator[tuple[NDArray[np.int64], CandidateTable]]:
-    """Yield rows of examples and their candidates; those with too few are yielded again, with deeper ones."""
+    """Yield rows of examples and their candidates; those with too few are yielded again after a deeper search."""
     again = []
     for start in range(0, len(some.mentions), EXAMPLES_AT_ONCE):
         rows = np.arange(start, min(start + EXAMPLES_AT_ONCE, len(some.mentions)))

@@ -1,7 +1,7 @@
 """Learning from decisions: accepted mentions become synonyms, wrong candidates hard negatives, all of them labels.
 
-What people settled is taken oldest first, and the newest fifth is held out: whether it helped is measured on decisions
-that came after those it was learned from.
+Final decisions are sorted from oldest to newest, and the newest fifth is held out: the gain is measured on decisions
+that are newer than those in training.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
 SOURCE = "REVIEWED"
 HELD_OUT = 0.2
-# Fewer decisions than this are not worth a run.
+# Minimum number of decisions.
 LEAST = 20
 KS = (1, 5)
-# Of a table of triples, as scored sentences are read: a premise, what follows from it and what contradicts it.
+# Columns of a table of triples, in the format of scored sentences: a premise, an entailed and a contradicted sentence.
 TRIPLE_COLUMNS = ("premise", "entailed", "contradicted")
-# How the concept relates to the mention -> how the mention, as a term, relates to the concept.
+# Relation of the concept to the mention -> relation of the mention, as a term, to the concept.
 SCOPES = {"exact": "exact", "broad": "narrow", "narrow": "broad", "related": "related"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """A settled mention.
+    """A mention with a final decision.
 
     Attributes:
-        concept_id: CURIE; None: no concept fits, or (then `label` is False) the right one is not known.
-        relation: how the concept relates to the mention.
-        wrong: matched terms of candidates that people passed over or rejected.
-        language: of the term by which the concept was found; None if it was not among the candidates.
+        concept_id: CURIE; None: no concept fits, or (if `label` is False) the right one is unknown.
+        relation: the relation of the concept to the mention.
+        wrong: matched terms of candidates that reviewers skipped or rejected.
+        language: the language of the matched term; None if the concept was not among the candidates.
     """
 
     mention: str
@@ -66,7 +66,7 @@ class Reviewed:
 
 
 class InTime(NamedTuple):
-    """Decisions to learn from and the later ones to measure on; and what was left out, counted."""
+    """Decisions for training, later ones for measuring, and counts of those left out."""
 
     learned: list[Reviewed]
     held_out: list[Reviewed]
@@ -74,7 +74,7 @@ class InTime(NamedTuple):
 
 
 class TrainingInput(NamedTuple):
-    """What a recipe learns from: the terminology, the file of hard negatives, and the decisions, also as counts."""
+    """Training input of a recipe: the terminology, the file of hard negatives, and the decisions, also as counts."""
 
     terminology: Terminology
     hard_negatives: Path
@@ -83,7 +83,7 @@ class TrainingInput(NamedTuple):
 
 
 def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
-    """Read what is settled, and hold out the newest."""
+    """Read the final decisions, and hold out the newest."""
     left_out: Counter[str] = Counter()
     by_mention: dict[str, list[Reviewed]] = {}
     for name in (project.name for project in store.projects()):
@@ -179,12 +179,12 @@ def hard_negatives(
 
 
 def labels(reviewed: Sequence[Reviewed]) -> list[Label]:
-    """Return mentions and what they mean, as `fitting.fit` takes them."""
+    """Return mentions with their concepts, in the form that `fitting.fit` expects."""
     return [Label(mention.mention, mention.concept_id) for mention in reviewed if mention.label]
 
 
 def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence[Reviewed]) -> dict[str, float]:
-    """Return how often the nearest concepts, by vectors alone, hold the right one: n and accuracy@k."""
+    """Return how often the nearest concepts, by vectors only, include the right one: n and accuracy@k."""
     named = [mention for mention in held_out if mention.concept_id is not None]
     if not named:
         return {"n": 0.0}
@@ -201,7 +201,7 @@ def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence
 
 
 def found_right(normalizer: Normalizer, held_out: Sequence[Reviewed]) -> dict[str, float]:
-    """Return how well a normaliser answers: n, accuracy, and with a calibration what its confidence is worth."""
+    """Return a normaliser's figures: n, accuracy and, with a calibration, the quality of its confidence."""
     if not held_out:
         return {"n": 0.0}
     results = normalizer.normalize([mention.mention for mention in held_out])
@@ -230,13 +230,13 @@ def training_input(
     force: bool = False,
     resume: bool = False,
 ) -> TrainingInput:
-    """Write what a recipe learns from, beside the model: OUT.terminology and OUT.hard_negatives.csv."""
+    """Write the training input of a recipe next to the model: OUT.terminology and OUT.hard_negatives.csv."""
     folder, triples, kept = (
         out.with_name(f"{out.name}.{kind}") for kind in ("terminology", "hard_negatives.csv", "decisions.json")
     )
     if resume and folder.exists() and triples.exists() and kept.exists():
         return TrainingInput(load_terminology(folder), triples, *_kept(kept))
-    # Written last: where it lies, the others are of the same decisions.
+    # Written last: if it exists, the other files are of the same decisions.
     kept.unlink(missing_ok=True)
     counts: dict[str, Any] = {
         "learned": len(decisions.learned),
@@ -251,7 +251,7 @@ def training_input(
 
 
 def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
-    """Read what `training_input` has kept."""
+    """Read the files that `training_input` wrote."""
     try:
         content = textio.json_file(path)
         learned, held_out = (
@@ -266,7 +266,7 @@ def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
 
 
 def _settling(standing: Standing) -> Decision | None:
-    """Return the decision that settles a row: an adjudication, else the newest that nobody took in bulk, else that."""
+    """Return a row's final decision: an adjudication, else the newest individual one, else the newest bulk one."""
     final = [decision for decision in standing.decisions if decision.kind in FINAL]
     if not standing.settled or not final:
         return None
@@ -274,7 +274,7 @@ def _settling(standing: Standing) -> Decision | None:
 
 
 def _in_bulk(store: ReviewStore, decision: Decision) -> bool:
-    """Return whether nobody looked at the row; what followed a replaced concept is as good as what was before it."""
+    """Return whether nobody reviewed the row individually; a migrated decision counts like the one before it."""
     while decision.bulk.startswith(f"{REVIEWER}:"):
         before = [
             decision_before
@@ -294,7 +294,7 @@ def _reviewed(row: ReviewRow, decision: Decision) -> Reviewed:
     chosen = next(
         (candidate for candidate in row.candidates if concept is not None and candidate.concept_id == concept), None
     )
-    # Above the right one: passed over. Where it was not shown, only the answer is sure to have been looked at.
+    # Candidates above the right one were skipped. If it was not shown, only the answer was certainly seen.
     above = [candidate for candidate in row.candidates if candidate.concept_id != concept and candidate.matched_term]
     wrong = [candidate for candidate in above if candidate.rank < chosen.rank] if chosen is not None else above[:1]
     return Reviewed(

@@ -1,7 +1,7 @@
-"""An index as it would be without some of its strings: their words, and what they abbreviate, are hidden with them.
+"""A view of an index without some of its strings, their words and their abbreviations.
 
-Examples that are held out are hidden (see `examples`). Not only the search must miss them: a word that only the
-held-out string has is unknown to those who ask for it, and "MI" is no abbreviation if only it says so.
+Held-out examples are hidden (see `examples`). This affects more than the search: a word that occurs only in the
+held-out string must be unknown, and so must "MI" if only that string defines it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from alphita.mention.abbreviations import Abbreviations, AbbreviationTerms
 from alphita.mention.short_forms import Meaning
 from alphita.mention.words import each_once
 
-# For so many hidden strings and concepts it is remembered what goes along with them.
+# Number of hidden strings and concepts whose related data are cached.
 REMEMBERED = 20_000
-# Strings that are looked up beyond the depth, at most, to stand in for those of a hidden concept.
+# Maximum extra strings that are looked up to replace those of a hidden concept.
 MAX_SPARE = 64
 
 
@@ -32,7 +32,7 @@ class Hidden(View):
 
     Attributes:
         strings: (n,) int64 a string of the index; -1 for none.
-        concepts: (n,) int64 a concept, with all strings that name no other one; -1 for none.
+        concepts: (n,) int64 a concept, hidden with all strings that name no other concept; -1 for none.
     """
 
     strings: NDArray[np.int64]
@@ -55,17 +55,17 @@ class Hidden(View):
         return [Counter(each_once(self._contents.strings_of(*pair))) for pair in self._pairs]
 
     def words(self, questions: Sequence[int]) -> list[Mapping[str, int]]:
-        """Return, for each question, in how many of the strings that are hidden from it each of their words stands."""
+        """Return, for each question, the words of its hidden strings and how many contain each."""
         return [self._words[question] for question in questions]
 
     def is_there(self, index: Index, rows: NDArray[np.int64], questions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which strings are there; one of several concepts is where the first of them is."""
+        """Tell which strings are visible; a string of several concepts is visible if its first concept is."""
         segment = index.segment
         concept = segment.term_concept[segment.offsets[np.maximum(rows, 0)]]
         return np.asarray((rows != self.strings[questions]) & (concept != self.concepts[questions]))
 
     def variants(self, known: Abbreviations) -> list[Abbreviations]:
-        """Return, for each question, the abbreviations that would be known without what is hidden from it."""
+        """Return, for each question, the abbreviations that are known without its hidden strings."""
         without: dict[tuple[int, int], Abbreviations] = {}
         for pair in self._pairs:
             if pair not in without:
@@ -80,7 +80,7 @@ class Hidden(View):
     def lookup(
         self, index: Index, encoder: Callable[[], Encoder], queries: Sequence[str], questions: Sequence[int], how: How
     ) -> Lookup:
-        """Look queries up, each for its question, as without the hidden strings."""
+        """Look up queries, each without the strings hidden from its question."""
         without = [self._contents.strings_of(*self._pairs[question]) for question in questions]
         found = lookup(index, encoder, queries, how._replace(depth=how.depth + self._spare()), without)
         return self._without_hidden(found, np.asarray(questions, np.int64), how.depth)
@@ -94,7 +94,7 @@ class Hidden(View):
         return int(min(MAX_SPARE, 1 + terms[hidden].max()))
 
     def _without_hidden(self, found: Lookup, questions: NDArray[np.int64], depth: int) -> Lookup:
-        """Return what is found without the hidden strings, `depth` at most of each query and route."""
+        """Return the matches without the hidden strings, at most `depth` per query and route."""
         question = questions[found.query]
         kept = found.string != self.strings[question]
         if (self.concepts >= 0).any():

@@ -1,7 +1,7 @@
-"""Noise like that of real data, to learn from: slips of the typist, words dropped, swapped, cut short or put before.
+"""Noise as in real data, for training: typing errors, and words dropped, swapped, shortened or added.
 
-Each kind is a small function of a cleaned string and a random generator that returns another string, or the same where
-it does not apply. `noisy` draws one kind, or two.
+Each kind is a small function of a cleaned string and a random generator that returns a changed string, or the same one
+if it does not apply. `noisy` draws one or two kinds.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable
 
 KINDS: dict[str, Callable[[str, random.Random], str]] = {}
-# Shorter words are not misspelt: what is left of them could be anything.
+# Shorter words are not misspelt, because the result would be ambiguous.
 SHORTEST_MISSPELT = 4
 SECOND_NOISE = 0.25
-# What notes put before and after a name; of no meaning for the concept.
+# Words that notes put before and after a name; they do not change the concept.
 _LEAD_INS = (
     "hx of|h/o|history of|c/o|complains of|s/p|dx:|diagnosis of|pt with|patient with|known|suspected|probable|"
     "possible|?|presenting with|new onset|ongoing|intermittent|persistent|some|rule out|r/o|recurrent|with|has"
@@ -40,7 +40,7 @@ def _kind(noise: Callable[[str, random.Random], str]) -> Callable[[str, random.R
 
 
 def noisy(string: str, chance: random.Random) -> str:
-    """Return the string with one kind of noise, now and then with two; the same string where none applies."""
+    """Return the string with one kind of noise, sometimes two; the same string if none applies."""
     names = list(KINDS)
     for _ in range(4):
         result = KINDS[chance.choice(names)](string, chance)
@@ -59,7 +59,7 @@ def slip(string: str, chance: random.Random) -> str:
 
 @_kind
 def two_slips(string: str, chance: random.Random) -> str:
-    """Slip twice."""
+    """Make two typing errors."""
     return slip(slip(string, chance), chance)
 
 
@@ -130,7 +130,7 @@ def glue(string: str, chance: random.Random) -> str:
 
 @_kind
 def lead_in(string: str, chance: random.Random) -> str:
-    """Put before or after what notes put there."""
+    """Add words before or after the name, as notes do."""
     if chance.random() < 0.7:
         return f"{chance.choice(LEAD_INS)} {string}"
     return f"{string} {chance.choice(TAILS)}"

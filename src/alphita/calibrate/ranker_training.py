@@ -1,8 +1,8 @@
-"""How the ranker learns: its candidates' scores and NIL, by Adam, from mentions whose answer is known.
+"""Trains the ranker: candidate scores and NIL, with Adam, on mentions with known answers.
 
-Scores learn by the negative logarithm of the softmax of what is right (of all that are right together) over the
-mentions that name a concept, NIL by its cross-entropy. All is NumPy in float32, for nothing needs more. Learning begins
-with weights drawn by chance, or goes on from those of another ranker of the same features.
+The loss of the scores is the negative log of the softmax of the right candidates (their sum), over the mentions that
+name a concept; the loss of NIL is its cross-entropy. Everything is NumPy in float32. Training starts from random
+weights, or from those of another ranker with the same features.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from alphita.answer.ranker import MAX_LOG_ODDS, Float, Network, Ranker, about, m
 HIDDEN = 32
 MEMBERS = 4
 EPOCHS = 15
-# Mentions a step; fewer where there are few, so that there are so many steps an epoch.
+# Mentions per step; fewer for small data, so that an epoch has at least this many steps.
 BATCH = 256
 MIN_BATCH = 32
 BATCHES = 16
 LEARNING_RATE = 1.2e-2
-# From the weights of another ranker on less is needed, and more would lose what that knows.
+# Starting from another ranker, fewer epochs are needed, and more would lose what it has learned.
 TUNING_EPOCHS = 8
 TUNING_RATE = 5e-3
 DECAY = 1e-4
@@ -36,7 +36,7 @@ class Training(NamedTuple):
 
     Attributes:
         candidates, mentions: (c, d) and (n, e) features; candidates mention by mention, from `offsets` (n + 1,).
-        right, nil: (c,) whether the candidate is right, (n,) whether no concept fits. What has neither teaches nothing.
+        right, nil: (c,) whether the candidate is right, (n,) whether no concept fits. Neither: ignored.
         weight: (n,) how much the mention counts.
     """
 
@@ -95,7 +95,7 @@ def train(
     return Ranker(candidates, mentions)
 
 
-# Takes some mentions; returns the rows of the inputs that they are, and from outputs (members, rows) to the gradient.
+# Takes some mentions; returns their input rows, and a function from outputs (members, rows) to the gradient.
 Gradients = Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], Callable[[Float], Float]]]
 
 
@@ -121,7 +121,7 @@ def _ranking_gradients(data: Training) -> Gradients:
 
 
 class Initial(NamedTuple):
-    """Where learning begins: mean and standard deviation (d,) of the inputs, and a `Network`'s weights by member."""
+    """Starting point of training: mean and standard deviation (d,) of the inputs, and weights by member."""
 
     mean: Float
     scale: Float
@@ -136,7 +136,7 @@ def _fit(
     random: np.random.Generator,
     length: tuple[int, float],
 ) -> tuple[Network, ...]:
-    """Fit networks side by side on the same mentions in the same order, by Adam in float32; `length`: epochs, rate."""
+    """Fit several networks on the same mentions in the same order, with Adam in float32; `length`: epochs, rate."""
     mean, scale, weights = initial
     epochs, highest = length
     values = standardised(inputs, mean.astype(np.float32), scale.astype(np.float32))
@@ -150,7 +150,7 @@ def _fit(
         for first_row in range(0, n, size):
             rows, by_output = gradients(mentions[np.sort(order[first_row : first_row + size])])
             step += 1
-            # Linear warm-up over a tenth, then a cosine to nothing.
+            # Linear warm-up over a tenth, then a cosine to zero.
             rate = highest * min(1.0, 10 * step / steps) * 0.5 * (1 + np.cos(np.pi * step / steps))
             for name, gradient in back(weights, values[rows], by_output).items():
                 average, square = moments[name]
@@ -175,11 +175,11 @@ def _moments(inputs: NDArray[np.float32]) -> tuple[Float, Float, NDArray[np.bool
 
 
 def _drawn(inputs: NDArray[np.float32], random: np.random.Generator, members: int) -> Initial:
-    """Return weights drawn by chance."""
+    """Return random weights."""
     d = inputs.shape[1]
     mean, scale, varied = _moments(inputs)
     weights = {
-        # What is the same everywhere here teaches nothing, and must have no say where it is another.
+        # Inputs that are constant here cannot be learned from, and must have no effect elsewhere.
         "weight": random.normal(0, np.sqrt(2 / d), (members, d, HIDDEN)) * varied[:, None],
         "bias": np.zeros((members, HIDDEN)),
         "out": random.normal(0, np.sqrt(1 / HIDDEN), (members, HIDDEN)),
@@ -189,7 +189,7 @@ def _drawn(inputs: NDArray[np.float32], random: np.random.Generator, members: in
 
 
 def _continued(members: tuple[Network, ...], inputs: NDArray[np.float32]) -> Initial:
-    """Return the weights of networks that read their inputs alike; inputs that had no say get their own scale."""
+    """Return the weights of networks that scale their inputs alike; unused inputs get their own scale."""
     weights = {name: np.stack([getattr(member, name) for member in members]).astype(np.float32) for name in _LEARNED}
     mean, scale, varied = _moments(inputs)
     new = varied & ~weights["weight"].any(axis=(0, 2))

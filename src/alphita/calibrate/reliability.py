@@ -1,4 +1,4 @@
-"""How far confidences can be believed: figures of their calibration, each with an interval, and a plot.
+"""Reliability of confidences: figures of their calibration, each with an interval, and a plot.
 
 Expected calibration error is the mean distance between confidence and share right over bins (Naeini et al. 2015). The
 headline has 15 bins of equal mass: where confidences crowd near 1, most bins of equal width are nearly empty.
@@ -22,9 +22,9 @@ RESAMPLES = 1000
 
 
 class Bin(NamedTuple):
-    """Answers of like confidence: a row of the reliability table.
+    """Answers of similar confidence: a row of the reliability table.
 
-    `right` is the share of them that is right, `low` and `high` its 95% Clopper-Pearson interval.
+    `right` is the share of them that are right, `low` and `high` its 95% Clopper-Pearson interval.
     """
 
     least: float
@@ -37,7 +37,7 @@ class Bin(NamedTuple):
 
 
 def reliability(confidence: Float, right: Bool, bins: int = BINS, *, equal: Equal = "mass") -> list[Bin]:
-    """Return the bins that hold any answer, from low confidence to high."""
+    """Return the non-empty bins, from low to high confidence."""
     table = []
     place = _places(confidence, bins, equal)
     for number in np.unique(place).tolist():
@@ -70,7 +70,7 @@ def log_loss(confidence: Float, right: Bool) -> float:
 
 
 def auroc(score: Float, right: Bool) -> float:
-    """Return the chance that a right answer has a greater score than a wrong one, ties half; NaN without either."""
+    """Return P(a right answer has a higher score than a wrong one), ties counting half; NaN without either."""
     from scipy.stats import rankdata
 
     hits = int(right.sum())
@@ -98,7 +98,7 @@ def figures(confidence: Float, right: Bool, *, resamples: int = RESAMPLES, seed:
     rng = np.random.default_rng(seed)
     drawn = np.empty((resamples, len(STATISTICS)))
     for number in range(resamples):
-        # Repeated in order, a sample is sorted already, and each figure's sort is a mere look.
+        # A sample repeated in order is already sorted, which makes sorting for each figure fast.
         rows = np.repeat(np.arange(len(c)), np.bincount(rng.integers(0, len(c), len(c)), minlength=len(c)))
         drawn[number] = [statistic(c[rows], r[rows]) for statistic in STATISTICS.values()]
     found: dict[str, Any] = {"n": len(c), "right": float(r.mean()), "mean_confidence": float(c.mean()), "bins": BINS}
@@ -139,13 +139,13 @@ def _places(confidence: Float, bins: int, equal: Equal) -> NDArray[np.int64]:
         return np.minimum((confidence * bins).astype(np.int64), bins - 1)
     from scipy.stats import rankdata
 
-    # The middle of equal ones is their mean rank - 1/2; in whole numbers, to be the same everywhere.
+    # The position of ties is their mean rank - 1/2; computed in integers, to be the same on all machines.
     twice = (2 * rankdata(confidence) - 1).astype(np.int64)
     return twice * bins // (2 * len(confidence))
 
 
 def _gaps(confidence: Float, right: Bool, bins: int, equal: Equal) -> tuple[NDArray[np.int64], Float]:
-    """Return the count and |mean confidence - share right| of each bin that holds any answer."""
+    """Return the count and |mean confidence - share right| of each non-empty bin."""
     place = _places(confidence, bins, equal)
     counts = np.bincount(place, minlength=bins)
     sums = np.bincount(place, confidence - right, minlength=bins)

@@ -1,13 +1,13 @@
-"""Risk and coverage: how much may be accepted unseen at an error that the user allows, and how sure that is.
+"""Risk and coverage: how many answers can be accepted without review at an allowed error, with what certainty.
 
-A threshold is certified by fixed-sequence testing (Angelopoulos et al. 2021, "Learn then test"): the thresholds are put
-in an order on other data (`threshold_order`), and each is tested in turn on the calibration data. For m accepted of
+A threshold is certified by fixed-sequence testing (Angelopoulos et al. 2021, "Learn then test"): the thresholds are
+ordered using other data (`threshold_order`), and tested one after another on the calibration data. For m accepted of
 which k are wrong, "more than `error` of what it accepts is wrong" is rejected when
 
     P(Bin(m, error) <= k) <= delta
 
-and at the first that is not, testing stops. So with probability 1 - delta no threshold passes that accepts more errors
-than allowed, however many were tested. It holds for mentions drawn like the calibration data, and for no others.
+and testing stops at the first threshold for which it is not. So with probability 1 - delta, no threshold passes that
+accepts more errors than allowed, however many were tested. Only for mentions drawn like these data.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def clopper_pearson(count: int, n: int, level: float = 0.95) -> tuple[float, flo
 
 
 def least_without_error(error: float = ERROR, delta: float = DELTA) -> int:
-    """Return how many accepted, none of them wrong, certify an error: the least m with (1 - error)^m <= delta."""
+    """Return how many accepted answers, all right, certify `error`: the least m with (1 - error)^m <= delta."""
     return math.ceil(math.log(delta) / math.log1p(-error) - 1e-12)
 
 
@@ -54,20 +54,20 @@ def most_wrong(n: int, error: float, delta: float) -> int:
     """Return the greatest k with P(Bin(n, error) <= k) <= delta, delta below 0.5; -1 if there is none."""
     from scipy.special import bdtr
 
-    # The median is at most n * error rounded up, so from there on the tail is a half and more.
+    # The median is at most n * error rounded up, so from there on the tail is at least a half.
     tails = bdtr(np.arange(int(n * error) + 2), n, error) if n else np.ones(1)
     return int((tails <= delta).sum()) - 1
 
 
 def finite_tail(wrong: int, n: int, all_wrong: int, population: int) -> float:
-    """Return P(X <= wrong), X the wrong ones among n drawn without replacement where `all_wrong` are wrong."""
+    """Return P(X <= wrong), X the number of wrong ones among n drawn without replacement, if `all_wrong` are wrong."""
     from scipy.stats import hypergeom
 
     return float(hypergeom.cdf(wrong, population, all_wrong, n))
 
 
 def finite_upper_limit(wrong: int, n: int, population: int, delta: float = DELTA) -> int:
-    """Return the greatest number of wrong ones in a finite population that n drawn, `wrong` of them wrong, allow."""
+    """Return an upper bound for the wrong ones in a finite population, given `wrong` wrong ones among n drawn."""
     low, high = wrong, population - (n - wrong)
     # The tail falls as K grows; at `low` it is 1.
     while low < high:
@@ -82,10 +82,10 @@ def finite_upper_limit(wrong: int, n: int, population: int, delta: float = DELTA
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-# Neighbouring thresholds of an order differ by so much of the data that it was made on.
+# Consecutive thresholds differ by this share of the data used for the order.
 STEP = 0.01
-# An error on the data of the order is taken to be so many times greater when the place to begin is chosen: what was
-# fitted there looks better there.
+# To choose the starting point, errors on the data used for the order are multiplied by this factor, because the fit
+# looks better there.
 CAUTION = 2.0
 MAX_POINTS = 400
 
@@ -114,8 +114,8 @@ def threshold_order(
     """Return thresholds (t,), falling, in the order in which `certify` is to test them.
 
     Args:
-        confidence: (n,) of data that `certify` is not given, with `right` (n,).
-        size: how many answers `certify` is given.
+        confidence: (n,) of data that `certify` does not get, with `right` (n,).
+        size: the number of answers that `certify` gets.
     """
     from scipy.special import bdtr
 
@@ -124,7 +124,7 @@ def threshold_order(
     values, accepted, wrong = values[kept], accepted[kept], wrong[kept]
     if not len(values):
         return values
-    # The first threshold to reach each hundredth of the answers, and the last of all.
+    # The first threshold to reach each hundredth of the answers, and the last one.
     hundredth = np.ceil(accepted / (STEP * len(right)))
     chosen = np.append(np.flatnonzero(np.diff(hundredth, prepend=0) > 0), len(values) - 1)
     chosen = np.unique(chosen)
@@ -132,7 +132,7 @@ def threshold_order(
     expected = np.minimum(1.0, CAUTION * (wrong[chosen] + 1) / (accepted[chosen] + 2))
     allowed = np.array([most_wrong(int(n), error, delta) for n in m])
     chance = np.where(allowed >= 0, bdtr(np.maximum(allowed, 0), np.maximum(m, 1), expected), 0.0)
-    # Where nothing could pass, begin where most are accepted for the error there.
+    # If no threshold could pass, start where the most are accepted for their error.
     begin = int(np.argmax(chance)) if chance.max() > 0 else int(np.argmin(expected))
     return values[chosen][begin:]
 
@@ -148,7 +148,7 @@ def certify(confidence: Float, right: Bool, *, error: float = ERROR, delta: floa
         raise ValueError(f"the error must lie between 0 and 1, delta between 0 and 0.5, not {error} and {delta}")
     falling = np.argsort(confidence, kind="stable")[::-1]
     ordered = np.asarray(confidence, np.float64)[falling[::-1]]
-    # (n + 1,): errors among the so many most confident.
+    # (n + 1,): errors among the 0, 1, ..., n most confident.
     wrongs = np.append(0, np.cumsum(~np.asarray(right, bool)[falling]))
     best: tuple[float, int, int] | None = None
     first: tuple[float, int, int] | None = None
@@ -179,17 +179,17 @@ def _reason(threshold: float, accepted: int, wrong: int, error: float, delta: fl
 
 
 def estimate(confidence: Float, right: Bool, *, error: float) -> float | None:
-    """Return the confidence from which most are accepted for an error of (wrong + 1) / (accepted + 2), or None."""
+    """Return the confidence that accepts the most at an error of (wrong + 1) / (accepted + 2), or None."""
     values, accepted, wrong = _steps(np.asarray(confidence, np.float64), right)
     fitting = np.flatnonzero((values > 0) & ((wrong + 1) / (accepted + 2) <= error))
     return float(values[fitting[-1]]) if len(fitting) else None
 
 
 def nil_threshold(nil_probability: Float, names_concept: Bool, *, lost: float = 0.05) -> float:
-    """Return the least NIL probability above which no more than a share `lost` of the mentions (n,) that name a concept
-    is NIL."""
+    """Return the least NIL probability above which at most a share `lost` of the mentions (n,) that name a concept are
+    NIL."""
     named = np.sort(nil_probability[names_concept])[::-1]
-    # With a guard for shares like 0.05 * 20, which floats put just below 1.
+    # With a tolerance for shares like 0.05 * 20, which are just below 1 in floating point.
     allowed = int(lost * len(named) + 1e-9)
     return float(named[allowed]) if allowed < len(named) else 0.0
 
@@ -209,7 +209,7 @@ class CoverageRow(NamedTuple):
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """The risk-coverage table: it holds for mentions drawn like the `population`, each row with probability `level`.
+    """The risk-coverage table: it is valid for mentions drawn like the `population`, each row with probability `level`.
 
     `nil_lost` is the share of the mentions naming a concept that are NIL, `nil_found` of the others; None: not known.
     """
@@ -238,7 +238,7 @@ class RiskCoverage:
             if row.threshold is None or row.bound is None:
                 lines.append(f"{row.error:>8.1%} {'-':>10} {shares}  cannot certify: {row.reason}")
             else:
-                # Cut off, not rounded, so that the printed threshold is none that accepts less; the bound upwards.
+                # Truncated, not rounded, so that the printed threshold does not accept less; the bound is rounded up.
                 threshold, bound = math.floor(row.threshold * 1e4) / 1e4, math.ceil(row.bound * 1e4 - 1e-9) / 1e4
                 lines.append(f"{row.error:>8.1%} {threshold:>10.4f} {shares} {row.wrong:>7,} {bound:>7.2%}")
         if self.nil_lost is not None:
@@ -257,7 +257,7 @@ def table(
     nil: Bool | None = None,
     names_concept: Bool | None = None,
 ) -> RiskCoverage:
-    """Return the risk-coverage table of the data that the certificates were made on; all arrays (n,)."""
+    """Return the risk-coverage table of the data used for the certificates; all arrays (n,)."""
     n = len(right)
     refused = np.zeros(n, bool) if nil is None else np.asarray(nil, bool)
     rows = []
@@ -298,7 +298,7 @@ def risk_coverage_svg(
 ) -> str:
     """Return the risk-coverage curve as an SVG file, with the certified thresholds and their bounds."""
     drawn = curve(confidence, right)
-    # Errors among the first few say nothing and would set the scale.
+    # Errors among the first few answers are not informative, and would determine the scale.
     settled = drawn.coverage >= min(STEP, float(drawn.coverage[-1]))
     kept = np.flatnonzero(settled)
     kept = kept[np.unique(np.linspace(0, len(kept) - 1, min(len(kept), MAX_POINTS)).astype(np.int64))]
@@ -354,7 +354,7 @@ Points = Sequence[tuple[float, float]]
 
 
 class Drawing:
-    """Axes, and what is drawn on them."""
+    """Axes, and the curves drawn on them."""
 
     def __init__(self, title: str, note: str, *, x_label: str, y_label: str, y_max: float = 1.0) -> None:
         step = next((step for step in STEPS if y_max <= 6 * step), STEPS[-1])
@@ -392,7 +392,7 @@ class Drawing:
         self._marks.append(f'<polyline points="{x},{y} {x + 24},{y}" {look}/>')
 
     def dots(self, points: Points, bars: Points, texts: Sequence[str], name: str, *, colour: str = "var(--s0)") -> None:
-        """Draw dots with vertical bars (low and high end of each) and the texts shown when pointed at."""
+        """Draw dots with vertical bars (low and high end of each) and tooltips."""
         for (x, y), (low, high), text in zip(points, bars, texts, strict=True):
             self._marks.append(
                 f'<g><title>{escape(text)}</title><path d="M{self._x(x):.2f} {self._y(low):.2f}V{self._y(high):.2f}" '
@@ -409,7 +409,7 @@ class Drawing:
         )
 
     def _key(self, name: str) -> tuple[float, float]:
-        """Write the next entry of the legend; return where its sign goes."""
+        """Write the next entry of the legend; return the position of its symbol."""
         x, y = LEFT + 190 * self._keys, HEIGHT - 18
         self._keys += 1
         self._marks.append(f'<text x="{x + 30}" y="{y + 4}">{escape(name)}</text>')

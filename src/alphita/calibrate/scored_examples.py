@@ -1,4 +1,4 @@
-"""Examples with the candidates that a pipeline finds for them: what is fitted and measured on."""
+"""Examples with the candidates that a pipeline finds for them, for fitting and measuring."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from alphita.calibrate.hiding import Hidden
 from alphita.calibrate.ranker_training import Training
 
 EXAMPLES_AT_ONCE = 4096
-# What a held-out string or a labelled mention counts, where one with noise counts 1: it is what will be asked.
+# Weight of a held-out string or a labelled mention, relative to one with noise: it is closer to real queries.
 WEIGHT = 4.0
 
 
@@ -58,12 +58,12 @@ def see(pipeline: Pipeline, some: Examples) -> Seen:
 
 
 def hidden(pipeline: Pipeline, some: Examples) -> Hidden:
-    """Return the view of an index without what each example hides."""
+    """Return the view of an index without the strings that each example hides."""
     return Hidden(pipeline.index, some.hidden_strings, some.hidden_concepts)
 
 
 def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Questions]:
-    """Ask each example by itself: equal strings may have different things hidden."""
+    """Look up each example separately: equal strings may hide different strings."""
     questions, places = pipeline.ask(some.mentions, view=hidden(pipeline, some))
     kept = [row for row, place in enumerate(places) if place >= 0]
     return some.take(kept), questions.take([places[row] for row in kept])

@@ -1,6 +1,6 @@
-"""A calibration carried over from another index, for a terminology that has nothing to fit one on.
+"""Transfers a calibration from another index, for a terminology without synonyms to fit one on.
 
-A list with one name a concept has no synonym to hold out, so no ranker can be fitted on it.
+A list with one name per concept has no synonyms to hold out, so no ranker can be fitted on it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from alphita.index.neighbours import full, unit
 from alphita.index.store import Index
 from alphita.mention.abbreviations import Abbreviations
 
-# Of an allowed error, the share that was certified elsewhere.
+# The share of an allowed error for which the threshold must be certified elsewhere.
 MARGIN = 0.5
-# Strings of the index that two encoders are compared on, at least and at most; the nearest of each; and quantiles.
+# Minimum and maximum strings for comparing two encoders; nearest neighbours of each; and quantiles.
 MIN_COMPARED, MAX_COMPARED = 200, 2_000
 NEAREST = 40
 QUANTILES = 101
@@ -43,7 +43,7 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
             value=encoders[1],
             remedy=f"build the index with that encoder: alphita index --model {source.model_path}",
         )
-    # What was taken over before has no figures of its own.
+    # A transferred calibration has no figures of its own.
     before = given.fields.get("carried_over_from", {})
     fields = {
         "index_hash": index.content_hash,
@@ -67,7 +67,7 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
 
 
 def with_margin(accept: Mapping[float, float | None]) -> dict[float, float | None]:
-    """Return for each allowed error the threshold of the greatest error that is half of it or less; None without
+    """Return for each allowed error the threshold of the greatest error that is at most half of it; None without
     one."""
     thresholds = {}
     for error in accept:
@@ -100,7 +100,7 @@ def adapt(index: Index, source: Encoder, general: Path) -> Calibration:
 
 
 def adapt_where_missing(index: Index, *, threads: int | None = None) -> bool:
-    """Give an index that has no calibration, nor a model with one, that of the default model; tell whether it has
+    """Give an index without a calibration of its own or its model's that of the default model; tell whether it has
     one."""
     place = index.model_path / FOLDER
     if place.exists() or (index.path / FOLDER).exists():

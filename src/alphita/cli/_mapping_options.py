@@ -21,7 +21,7 @@ class Writing:
     """A file of mappings to write."""
 
     output: Path = option(..., "--output", "-o", help="Output file.")
-    format: str = option("", help=f"Of the output: {FORMATS}; told by its name otherwise.")
+    format: str = option("", help=f"Format of the output: {FORMATS}; by default from its name.")
     said: Header = group(Header, panel=SET)
     prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=SET)
     concepts: Path | None = option(

@@ -23,7 +23,7 @@ KEPT = "Filters and rules"
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotateSpec:
-    """What to annotate, with what and where to."""
+    """The options of `alphita annotate`."""
 
     input: str = option(
         ...,
@@ -39,7 +39,7 @@ class AnnotateSpec:
     )
     id_column: str | None = option(None, help="Column with the ids of the texts; row numbers by default.")
     encoding: str = option("utf-8", help="Encoding of the texts, e.g. cp1252.")
-    format: str = option("", help=f"{FORMATS}; told by the output's name otherwise.")
+    format: str = option("", help=f"{FORMATS}; by default from the output's name.")
     exact: bool = option(False, panel=KEPT, help="Find names of the terminology only: fast, without confidence.")
     precision: float | None = option(
         None, least=0.0, most=1.0, panel=KEPT, help="Keep only mentions with at least this confidence, e.g. 0.9."
@@ -76,7 +76,7 @@ def annotate(spec: AnnotateSpec) -> None:
 
     settings = Settings(exact=spec.exact, precision=spec.precision, context_rules=spec.context_rules)
     texts = Texts(spec.input, spec.column, spec.id_column, spec.encoding)
-    # What is wrong is told before a terminology is indexed.
+    # Errors are reported before a terminology is indexed.
     format_of(spec.format, spec.output)
     load_rules(spec.context_rules)
     index = index_of(spec.to, spec.given, threads=threads)

@@ -91,7 +91,7 @@ def index(spec: IndexSpec) -> None:
 
 
 def _checked(spec: IndexSpec) -> Path:
-    """Return the terminology's folder; what is wrong is said before the minutes of work, not after."""
+    """Return the terminology's folder; errors are reported before the minutes of work, not after."""
     from alphita.index.sources import terminology_of
 
     spec.building.check()
@@ -112,7 +112,7 @@ def _checked(spec: IndexSpec) -> Path:
 
 
 def _built(spec: IndexSpec, terminology: Path, threads: int) -> Index:
-    """Build the index here, or by an engine, whose workers have the threads that were asked for, not `threads`."""
+    """Build the index here, or with an engine, whose workers use the requested threads, not `threads`."""
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.choice import languages_of, model_for
     from alphita.index.sources import enrichment_of, reusing
@@ -161,7 +161,7 @@ def _text(built: Index, output: Path) -> str:
 
 
 def _trained(terminology: Path, split: Path | None, output: Path) -> Path:
-    """Return an encoder trained on a terminology, beside the index; a training that was broken off goes on."""
+    """Return an encoder trained on a terminology, next to the index; an interrupted training continues."""
     from alphita.artefact import MANIFEST
     from alphita.encoder.resolve import best_start
 

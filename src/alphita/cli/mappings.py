@@ -60,7 +60,7 @@ def convert(spec: ConvertSpec) -> None:
     if writing.concepts is not None:
         from alphita.mappings.formats.omop import load_concepts
 
-        # It is read again to be written; what is to be told of it is told then.
+        # It is read again when it is written; problems are reported then.
         unread, silent = Rejects(), replace(header, tell=lambda text: None, lost=Counter())
         read = reader.read(spec.input, silent, unread)
         ids = {concept for mapping in read for concept in (mapping.concept_id or "").split("|")}

@@ -110,7 +110,7 @@ def _earlier(path: Path) -> dict[str, Any] | None:
 def _report(
     planned: MigrationPlan, out: Path, by: str, earlier: dict[str, Any] | None, *, applied: bool
 ) -> dict[str, Any]:
-    """Write the diff as JSON and table, readable by their owner only, for they hold mentions; return it."""
+    """Write the diff as JSON and table, readable only by their owner because they contain mentions; return it."""
     from alphita.review.migrate import COLUMNS
 
     now = clock.now().isoformat(timespec="seconds")
@@ -125,7 +125,7 @@ def _report(
 
 
 def _text(report: dict[str, Any], planned: MigrationPlan) -> str:
-    """Return one screen: how many decisions stand, follow and are asked again, with examples."""
+    """Return one screen: how many decisions stay, follow a replacement and return to review, with examples."""
     lines = [f"{_release(report['from'])} -> {_release(report['to'])}", f"{report['standing']:>9,}  stand"]
     for fate, count in report["counts"].items():
         some = [change for change in report["changes"] if f"{change['fate']}: {change['reason']}" == fate][:EXAMPLES]
@@ -181,7 +181,7 @@ def _normalizers(path: Path, new: Terminology, planned: MigrationPlan, threads: 
 def _ranking(
     normalizers: Mapping[str, Normalizer], top: int
 ) -> Callable[[Sequence[ReviewRow]], Mapping[int, list[record.Mapping]]]:
-    """Return what gives rows their new candidates."""
+    """Return the function that gives rows their new candidates."""
     from alphita.answer.records import lines
 
     def rank(rows: Sequence[ReviewRow]) -> dict[int, list[record.Mapping]]:
@@ -200,7 +200,7 @@ def _ranking(
 
 
 def _types(new: Terminology, normalizers: Mapping[str, Normalizer]) -> Callable[[str], Sequence[str]]:
-    """Return what knows the types of an answer, which may be a code of a project's target."""
+    """Return a function for the types of an answer, which may be a code of a project's target."""
 
     def types(answer: str) -> Sequence[str]:
         for normalizer in normalizers.values():

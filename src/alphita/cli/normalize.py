@@ -42,7 +42,7 @@ def _one_file(spec: Spec) -> None:
     job = spec.job()
     spoken = None
     if not job.table.is_stream:
-        next(job.table.rows(), None)  # what is wrong with its columns is told before a terminology is indexed
+        next(job.table.rows(), None)  # errors in its columns are reported before a terminology is indexed
         spoken = None if is_index(spec.to) else language_of(row.mention for row in job.table.rows() if row.mention)
     index = index_of(spec.to, spec.given, language=spoken, threads=spec.running.threads, verify=spec.verify or None)
     summary = run(spec.normalizer(index), job, spec.restart)

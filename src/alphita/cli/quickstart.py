@@ -27,7 +27,7 @@ def quickstart(
     ] = False,
     threads: Threads = None,
 ) -> None:
-    """Map messy clinical strings to the Human Phenotype Ontology, and measure the answers.
+    """Map messy clinical strings to the Human Phenotype Ontology, and measure the accuracy.
 
     With --train: train an encoder on the ontology, and compare it with its starting point. Finished stages are skipped;
     an interrupted training run continues.

@@ -39,7 +39,7 @@ def _review() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportSpec:
-    """What to review, and what reviewers see beside it."""
+    """What to review, and what else reviewers see."""
 
     answers: Path = option(
         ...,

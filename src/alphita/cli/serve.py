@@ -33,7 +33,7 @@ class ServeSpec:
         None, "--mappings", "-m", help="Review store, one SQLite file; created if it does not exist."
     )
     terminology: Path | None = option(None, help="Terminology folder, to show concepts with all their data.")
-    check: bool = option(False, help="Check whether the server would start with these options and answer, and exit.")
+    check: bool = option(False, help="Check whether the server would start and answer with these options, and exit.")
     json: bool = option(False, help="With --check: print JSON, one object per part, instead of text.")
     demo: bool = option(False, help="Open a review of messy clinical strings, stored in ./demo; needs no other option.")
     settings: Settings = group(Settings)
@@ -68,7 +68,7 @@ def serve(spec: ServeSpec) -> None:
         return
     settings.check()
     if settings.keys is not None:
-        held = keys.load(settings.keys)  # a mistake in it is told of before anything is loaded
+        held = keys.load(settings.keys)  # an error in it is reported before anything is loaded
         if not spec.check:
             keys.usable(settings.keys, held, clock.today())
     if is_loopback(settings.host):
@@ -117,7 +117,7 @@ def _run(spec: ServeSpec) -> None:
         processes = spec.settings.processes or default_processes(running.device, threads)
         running = replace(running, threads=machine.set_threads(max(1, threads // processes)))
         normalizer = Normalizer(index, error=spec.error, **asdict(running))
-        normalizer.encoder()  # a damaged model is told of now, not with the first request
+        normalizer.encoder()  # a damaged model is reported now, not with the first request
         opening = Opening(index.path, contents_opened(index), spec.error, running, spec.settings.log_mentions)
         if spec.demo:
             review_files.fill_demo(review_files.DEMO_STORE, normalizer)
@@ -141,7 +141,7 @@ def _run(spec: ServeSpec) -> None:
 
 
 def _check(parts: Parts, as_json: bool) -> None:
-    """Print what is found of each part of a server; leave with 1 where one would keep it from serving."""
+    """Print the state of each part of a server; exit with 1 if one would prevent it from serving."""
     from alphita.service.checking import check
 
     wrong = 0
@@ -199,7 +199,7 @@ def _serve(
         server_header=False,
         lifespan="on",
         backlog=limits.connection_limits()[1],
-        # What a client says of its own address is not believed; see `--proxy`.
+        # A client's statement about its address is not trusted; see `--proxy`.
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.seconds) + 1,
     )

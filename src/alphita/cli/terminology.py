@@ -124,7 +124,7 @@ def split_(
     seed: Annotated[int, typer.Option(help="Seed for the choice.")] = 0,
     force: Force = False,
 ) -> None:
-    """Hold out synonyms and triples by a seeded hash: from training, and synonyms from the index of an evaluation."""
+    """Hold out synonyms and triples, chosen by a seeded hash, from training and from indexes for evaluation."""
     from alphita.terminology import splits
     from alphita.terminology.store import load_terminology
 
@@ -281,7 +281,7 @@ def subset(
     strict: Annotated[bool, typer.Option("--strict", help="Fail at the first unknown id of the list.")] = False,
     force: Force = False,
 ) -> None:
-    """Keep a part: different options must all hold, values of one option are alternatives."""
+    """Keep part of a terminology: concepts must match all options; values of one option are alternatives."""
     from alphita.terminology import store
     from alphita.terminology import subset as choosing
 

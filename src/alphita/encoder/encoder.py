@@ -70,9 +70,9 @@ class TermEncoder:
     """Encodes terms. `TermEncoder.load(name)` opens one.
 
     Attributes:
-        folder: the folder it was loaded from.
+        folder: the folder from which it was loaded.
         settings: pooling, maximal length, normalisation.
-        head: what was learned on top of the model's vectors, if anything was; training goes on without it.
+        head: a network on top of the model's vectors, if there is one; training continues without it.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class TermEncoder:
         Args:
             name: `alphita-en`, `minilm`, a model folder, or a hub name.
             precision: "fp32"; "bf16"; "int8" (ONNX, from the exported file); "auto": bf16 on a GPU or a processor that
-                is faster so, else fp32; without torch, and of a model that comes in int8 alone, the exported ONNX file.
-            pooling: "mean", "cls" or "legacy_coder", in place of the model's own.
-            max_length: tokens a term, in place of the model's own.
+                is faster with it, else fp32; without torch, and for int8-only models, the exported ONNX file.
+            pooling: "mean", "cls" or "legacy_coder", instead of the model's own.
+            max_length: tokens per term, instead of the model's own.
             device: "cpu", "cuda" or "auto".
             threads: size of every thread pool.
 
@@ -158,12 +158,12 @@ class TermEncoder:
 
     @property
     def pooling(self) -> layout.Pooling:
-        """How tokens become one vector."""
+        """How the token vectors are combined."""
         return self.settings.pooling
 
     @property
     def max_length(self) -> int:
-        """Tokens a term, special ones counted."""
+        """Tokens per term, including special ones."""
         return self.settings.max_length
 
     @property
@@ -184,7 +184,7 @@ class TermEncoder:
 
     @property
     def content_hash(self) -> str:
-        """Hash of weights, settings and tokenizer: the same in every precision, and after saving and loading."""
+        """Hash of weights, settings and tokenizer; the same for every precision, and after saving and loading."""
         parts = [self._runtime.weights_hash(), asdict(self.settings), self.tokenizer_hash]
         return artefact.hash_json(parts if self.head is None else [*parts, self.head.content_hash])
 
@@ -196,14 +196,14 @@ class TermEncoder:
     def encode(self, strings: Sequence[str], *, show_progress: bool = False) -> NDArray[np.float32]:
         """Return the vectors of `strings`, (n, dim) float32, of length 1 if the model normalises.
 
-        Equal strings are encoded once; batches hold strings of near lengths.
+        Equal strings are encoded once; batches contain strings of similar length.
 
         Args:
             strings: the terms.
             show_progress: show a bar on stderr.
 
         Raises:
-            UsageError: `strings` is one string, or holds something else than strings.
+            UsageError: `strings` is a single string, or contains something other than strings.
         """
         if isinstance(strings, str):
             raise UsageError("encode takes a list of strings, not one string: encode([term])")
@@ -242,27 +242,27 @@ class TermEncoder:
                     bar.advance(len(rows))
 
     def tokenize(self, strings: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each string, special ones included, cut to `max_length`."""
+        """Return the token ids of each string, including special ones, cut to `max_length`."""
         return self._tokenizer(strings)
 
     def pad(self, token_lists: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (input_ids, attention_mask) as the module takes them, each (n, longest) int64."""
+        """Return (input_ids, attention_mask) in the form that the module expects, each (n, longest) int64."""
         padded: tuple[torch.Tensor, torch.Tensor] = self._torch().pad(token_lists)
         return padded
 
     def save(self, path: Path | str, *, onnx: bool | None = None) -> None:
         """Write the model folder, which `SentenceTransformer(path)` opens with the same vectors.
 
-        `legacy_coder` pooling, injected entities and a model in int8 alone have no counterpart there: such a folder
-        opens with `TermEncoder.load`, and there with `trust_remote_code=True` where Alphita is installed.
+        `legacy_coder` pooling, injected entities and int8-only models have no counterpart there: open such a folder
+        with `TermEncoder.load`, or with `trust_remote_code=True` if Alphita is installed.
 
         Args:
-            path: the folder; made if need be.
-            onnx: also write onnx/model_int8.onnx, with which the model runs without torch. By default: if the package
-                onnx is installed and the model's kind can be exported.
+            path: the folder; created if necessary.
+            onnx: also write onnx/model_int8.onnx, with which the model runs without torch; by default, if the package
+                onnx is installed and the model can be exported.
 
         Raises:
-            MissingExtra: `onnx` is asked for and the package is not installed.
+            MissingExtra: `onnx` is true, but the package is not installed.
         """
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
@@ -288,7 +288,7 @@ class TermEncoder:
 
         Raises:
             UsageError: another precision.
-            InputError: `path` is not the saved folder of this model, or its kind of model cannot be exported.
+            InputError: `path` is not the saved folder of this model, or this kind of model cannot be exported.
             MissingExtra: the package onnx is not installed.
         """
         if precision not in ("fp32", "int8"):

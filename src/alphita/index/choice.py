@@ -1,4 +1,4 @@
-"""The options of an index beside its terminology, their defaults, and the folder of the names that Alphita brings."""
+"""The options of an index, their defaults, and the folder of the names that come with Alphita."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Learn = Literal["no", "seconds", "minutes"]
 LEARN: tuple[Learn, ...] = get_args(Learn)
 BACKENDS = "alphita.index.backends"
 GIVEN = "Model and external names of the index"
-# The table of names: kind and place of its folder.
+# The table of names: kind and location of its folder.
 KIND = "names"
-# The source of Alphita's own lists: one name may be in several of its groups, and counts in each.
+# The source of Alphita's own lists: a name can be in several groups, and counts in each.
 OURS = "Alphita"
 FOLDER = "models/alphita-names"
 ENGLISH = "en"
-# The languages of alphita-multi, and all that are told apart.
+# The languages of alphita-multi, and all languages that are recognised.
 LANGUAGES = (ENGLISH, "it", "de", "fr", "es", "nl", "pt", "cs", "tr", "zh", "ja")
-# A terminology speaks a language in which so large a share of its names is.
+# A terminology counts as having a language if this share of its names is in it.
 SPOKEN = 0.05
-# By so many different strings together, at least and at most, it is told in which language they are; of the first ones.
+# Minimum and maximum distinct strings by which their language is recognised, from the first ones.
 MIN_STRINGS, MAX_STRINGS, LOOKED_AT = 20, 200, 1_000
-# It is another than English if so much more likely, as a logarithm for each character: of HPO's and ICD-9-CM's names 20
-# in any of the languages are above 0.16, of drugs' names, which are no language's, all below 0.12.
+# A language other than English must be more likely by this log-likelihood per character: for 20 of HPO's and ICD-9-CM's
+# names in any of the languages it is above 0.16, and for names of drugs, which have no language, below 0.12.
 SURE = 0.15
 
 
@@ -46,7 +46,7 @@ def shipped_folder() -> Path:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a user chooses for an index; `names` are of any kind that `--to` takes, and go before those of Alphita."""
+    """A user's options for an index; `names` are of any kind that `--to` takes, and precede those of Alphita."""
 
     borrow: bool = option(
         True,
@@ -86,7 +86,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Building:
-    """How an index is built; `rules` names the cleaning rules, in order."""
+    """How an index is built; `rules` lists the cleaning rules, in order."""
 
     backend: str = option(
         "auto",
@@ -114,12 +114,12 @@ class Building:
 
 
 def model_for(languages: Iterable[str]) -> str:
-    """Return which of the models that come with Alphita is for names and strings in these languages, as BCP-47 tags."""
+    """Return Alphita's model for names and strings in these languages, given as BCP-47 tags."""
     return DEFAULT if {tag.partition("-")[0] for tag in languages} <= {ENGLISH} else MULTILINGUAL
 
 
 def languages_of(terminology: Terminology) -> list[str]:
-    """Return the languages of a terminology's names, the most frequent first, but for those of a few names."""
+    """Return the languages of a terminology's names, most frequent first, without those of only a few names."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -134,7 +134,7 @@ def languages_of(terminology: Terminology) -> list[str]:
 
 
 def language_of(strings: Iterable[str]) -> str | None:
-    """Return the language that most of the first strings are in, one of `LANGUAGES`; None: they are too few to tell."""
+    """Return the language of most of the first strings, one of `LANGUAGES`; None if they are too few."""
     some = list(dict.fromkeys(islice(strings, LOOKED_AT)))[:MAX_STRINGS]
     if len(some) < MIN_STRINGS:
         return None

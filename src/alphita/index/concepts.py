@@ -1,15 +1,14 @@
-"""What an index keeps of each concept: enough to explain an answer and to filter by, without the terminology.
+"""The data about each concept in an index: enough to explain answers and to filter, without the terminology.
 
 concepts.arrow       id, name, source, definition (the first one), semantic_types (list); of OMOP vocabularies also
                      domain, vocabulary, concept_class, standard (S, C or null) and omop_concept_id (int64)
-parents.npy          (p,) int32: the parents of concept c are the places parent_offsets[c] up to [c + 1], sorted
+parents.npy          (p,) int32: the parents of concept c are at parent_offsets[c] up to [c + 1], sorted
 parent_offsets.npy   (n_concepts + 1,) int64
-known_ids.arrow      every CURIE that a concept answers to, sorted: its own, its aliases, those of retired concepts that
-                     it replaces
+known_ids.arrow      every CURIE of a concept, sorted: its own, its aliases, those of retired concepts that it replaces
 known_rows.npy       (n_ids,) int32, the concept of each
-codes.arrow          id: codes of other vocabularies that are no own id of a concept, sorted; concepts: rows of what
-                     each is, ascending (a list of int32), by an `EQUIVALENT` cross-reference, or as the code of an
-                     exact term
+codes.arrow          id: codes of other vocabularies that are not ids of concepts, sorted; concepts: rows of the
+                     concepts of each, ascending (a list of int32), by an `EQUIVALENT` cross-reference, or as the
+                     code of an exact term
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 OMOP = "OMOP"
-# How the OMOP loader tells its two kinds of semantic types apart, and our columns.
+# How the OMOP loader distinguishes its two kinds of semantic types, and our columns.
 OMOP_TYPES = {DOMAIN: "domain", "concept_class_id": "concept_class"}
 
 
 class Concepts(NamedTuple):
-    """What is stored; see the module."""
+    """The stored data; see the module."""
 
     table: pa.Table
     parents: NDArray[np.int32]
@@ -46,7 +45,7 @@ class Concepts(NamedTuple):
 
 
 def replacements(terminology: Terminology) -> NDArray[np.int32]:
-    """Return the live concept that each concept stands for now: (n_concepts,) int32."""
+    """Return the live concept that replaces each concept: (n_concepts,) int32."""
     retired = np.asarray(terminology.retired, bool)
     stands_for = np.where(retired, -1, np.arange(len(retired))).astype(np.int32)
     table = side(terminology, "replacements")
@@ -60,7 +59,7 @@ def replacements(terminology: Terminology) -> NDArray[np.int32]:
     following = np.full(len(retired), -1, np.int64)
     following[pairs[:, 0]] = pairs[:, 1]
     end = following.copy()
-    # A chain of retired concepts is no longer than there are of them; who goes round never comes to a live one.
+    # A chain of retired concepts is not longer than their number; a cycle never reaches a live one.
     for _ in range(len(pairs)):
         moving = (end >= 0) & retired[end]
         if not moving.any():
@@ -88,7 +87,7 @@ def mapped(terminology: Terminology) -> NDArray[np.int64]:
 
 
 def gather(terminology: Terminology, used: NDArray[np.int64], stands_for: NDArray[np.int32]) -> Concepts:
-    """Gather what is stored of some concepts, (n,) their rows in the terminology, ascending."""
+    """Collect the data of some concepts, (n,) their rows in the terminology, ascending."""
     own = np.full(len(stands_for), -1, np.int32)
     own[used] = np.arange(len(used))
     parents, offsets = _parents(terminology, used, own)
@@ -113,7 +112,7 @@ def _table(terminology: Terminology, used: NDArray[np.int64], own: NDArray[np.in
 def _omop(
     terminology: Terminology, columns: dict[str, pa.Array], own: NDArray[np.int32], types: pa.Table
 ) -> dict[str, pa.Array]:
-    """Return the columns of OMOP vocabularies; none where nothing comes from there."""
+    """Return the columns of OMOP vocabularies; none if there are no OMOP vocabularies."""
     n = len(columns["id"])
     numbers = _omop_ids(terminology, columns["id"], own)
     if not numbers.is_valid().to_numpy(zero_copy_only=False).any():
@@ -137,7 +136,7 @@ def _omop(
 
 
 def _omop_ids(terminology: Terminology, ids: pa.Array, own: NDArray[np.int32]) -> pa.Array:
-    """Return each concept's OMOP id: (n,) int64, null where it has none; of several (after a merge) the first."""
+    """Return each concept's OMOP id: (n,) int64, null if it has none; the first of several (after a merge)."""
     aliases = side(terminology, "aliases")
     pattern = f"^{OMOP}:[0-9]+$"
     result: NDArray[np.int64] = np.full(len(ids), -1, np.int64)
@@ -155,7 +154,7 @@ def _omop_ids(terminology: Terminology, ids: pa.Array, own: NDArray[np.int32]) -
 def _parents(
     terminology: Terminology, used: NDArray[np.int64], own: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the nearest ancestors that are in the index too, as CSR; what is not is passed through."""
+    """Return the nearest ancestors that are also in the index, as CSR; others are skipped."""
     n = len(own)
     triples = np.asarray(getattr(terminology, "triples", np.zeros((0, 3), np.int32)))
     up = triples[np.isin(triples[:, 1], getattr(terminology, "parent_relations", []))]
@@ -170,7 +169,7 @@ def _parents(
         start, passed = start[through], passed[through]
         counts = first[passed + 1] - first[passed]
         places = np.arange(counts.sum()) + np.repeat(first[passed] - np.cumsum(counts) + counts, counts)
-        # A pair seen before is not followed again, so that a circle comes to an end.
+        # A known pair is not followed again, so that cycles end.
         open_keys = np.setdiff1d(np.repeat(start, counts) * n + parent[places], seen)
         seen = np.union1d(seen, open_keys)
     start, end = np.divmod(seen, max(n, 1))
@@ -183,7 +182,7 @@ def _parents(
 def _known(
     terminology: Terminology, own: NDArray[np.int32], stands_for: NDArray[np.int32]
 ) -> tuple[pa.LargeStringArray, NDArray[np.int32]]:
-    """Return every id of an indexed concept, sorted, and the concept's place; a concept's own id wins."""
+    """Return every id of an indexed concept, sorted, and the concept's position; a concept's own id wins."""
     aliases = side(terminology, "aliases")
     concepts = np.arange(len(own))
     ids = text(terminology.concept_ids)
@@ -194,7 +193,7 @@ def _known(
     rows = np.where(now >= 0, own[now], -1)
     kept = np.flatnonzero(rows >= 0)
     ids, rows = ids.take(pa.array(kept)), rows[kept]
-    # Stable: own ids come first, and of equal ones the first is kept.
+    # Stable: own ids come first, and the first of equal ids is kept.
     order = pc.sort_indices(
         pa.table({"id": ids, "place": np.arange(len(ids))}), [("id", "ascending"), ("place", "ascending")]
     )
@@ -205,7 +204,7 @@ def _known(
 
 
 def _rows_of(terminology: Terminology, curies: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return the row of each id or alias in a terminology, -1 where no concept answers to it."""
+    """Return the row of each id or alias in a terminology, -1 if no concept has it."""
     ids = text(terminology.concept_ids)
     rows = pc.fill_null(pc.index_in(curies, value_set=ids), -1).to_numpy().astype(np.int64)
     aliases = side(terminology, "aliases")
@@ -217,7 +216,7 @@ def _rows_of(terminology: Terminology, curies: pa.ChunkedArray) -> NDArray[np.in
 
 
 def _first(table: pa.Table, column: str, own: NDArray[np.int32], n: int) -> pa.LargeStringArray:
-    """Return the first value of each concept in a side table: (n,), null where there is none."""
+    """Return the first value of each concept in a side table: (n,), null if there is none."""
     if not len(table):
         return pa.nulls(n, pa.large_string())
     rows = own[_numbers(table, "concept")]
@@ -243,7 +242,7 @@ def _list(table: pa.Table, column: str, own: NDArray[np.int32], n: int) -> pa.Li
 
 
 def text(values: object) -> pa.LargeStringArray:
-    """Return strings, of whatever Arrow type or as a list, as one array."""
+    """Return strings, of any Arrow type or as a list, as one array."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     return values.cast(pa.large_string()) if isinstance(values, pa.Array) else pa.array(values, pa.large_string())
@@ -255,19 +254,19 @@ def _numbers(table: pa.Table, column: str) -> NDArray[np.int64]:
 
 
 def side(terminology: Terminology, name: str) -> pa.Table:
-    """Return a side table; an empty one where the terminology keeps none."""
+    """Return a side table; an empty one if the terminology has none."""
     side_table = getattr(terminology, "side_table", None)
     return side_table(name) if side_table is not None else pa.table({})
 
 
-# Predicates by which a terminology says that its concept is another vocabulary's.
+# Predicates by which a terminology states that its concept equals one of another vocabulary.
 EQUIVALENT = ["exactmatch", "exact_match", "hasdbxref", "xref", "equivalentto", "equivalent_to", "equivalentclass"]
 EQUIVALENT += ["code"]
 
 
 def equivalents(terminology: Terminology) -> pl.DataFrame:
-    """Return concept (its row in the terminology) and other (CURIE): what the terminology says is the same."""
-    # Whoever opens an index needs no polars.
+    """Return concept (its row in the terminology) and other (CURIE) for each stated equivalence."""
+    # Imported here, because opening an index does not need polars.
     import polars as pl
 
     table = side(terminology, "xrefs")
@@ -285,7 +284,7 @@ def equivalents(terminology: Terminology) -> pl.DataFrame:
 
 
 def codes_of(terminology: Terminology, terms: pa.Table, kept: Concepts, own: NDArray[np.int32]) -> pa.Table:
-    """Return the codes of the concepts that an index keeps, see the module; `own` as in `gather`."""
+    """Return the codes of the concepts of an index, see the module; `own` as in `gather`."""
     import polars as pl
 
     stated = equivalents(terminology)
@@ -299,7 +298,7 @@ def codes_of(terminology: Terminology, terms: pa.Table, kept: Concepts, own: NDA
 
 
 def _of_terms(terms: pa.Table) -> pl.DataFrame:
-    """Return concept and id of the codes that exact terms of concepts that are not retired bring along."""
+    """Return concept and id of the codes of exact terms of live concepts."""
     import polars as pl
 
     if not {"source", "code", "scope"} <= set(terms.column_names):

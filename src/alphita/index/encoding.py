@@ -1,4 +1,4 @@
-"""The strings of an index become vectors: block by block, by whatever encodes."""
+"""Encodes the strings of an index into vectors, block by block."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from alphita.artefact import MANIFEST
 from alphita.errors import AlphitaError, InputError
 from alphita.index.neighbours import Vectors, unit
 
-# Encoded together. What is batched with what decides the last bits of a vector: so these blocks are the same wherever
-# they are encoded, here or on many machines.
+# Strings encoded together. The batch affects the last bits of a vector, so these blocks are the same wherever they are
+# encoded, here or on many machines.
 STRINGS_A_BLOCK = 8192
 
 
 class Encoder(Protocol):
-    """What the index needs of an encoder; `alphita.TermEncoder` is one."""
+    """The interface of an encoder for the index; `alphita.TermEncoder` implements it."""
 
     @property
     def dim(self) -> int:
@@ -66,7 +66,7 @@ def encode_block(strings: Sequence[str], encoder: Encoder) -> NDArray[np.float32
 
 
 def checked(strings: Sequence[str], encoder: Encoder) -> NDArray[np.float32]:
-    """Return what an encoder gives for strings, if its shape is right and all of it finite."""
+    """Return an encoder's vectors for strings, after checking their shape and that they are finite."""
     encoded = encoder.encode(strings)
     if encoded.shape != (len(strings), encoder.dim):
         raise AlphitaError(f"the encoder gave an array of shape {encoded.shape} for {len(strings)} strings")
@@ -91,7 +91,7 @@ def keep(encoder: object, model: Path) -> dict[str, Any] | None:
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """Return what `keep` does of the model in a folder."""
+    """Return the result of `keep` for the model in a folder."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -106,11 +106,11 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 def keep_calibration(encoder: object, model: Path) -> None:
-    """Copy the general calibration that lies beside an encoder, if there is one, into the index's model folder."""
+    """Copy the general calibration next to an encoder, if there is one, into the index's model folder."""
     folder = getattr(encoder, "folder", None)
     if folder is None or not (Path(folder) / CALIBRATION / MANIFEST).is_file():
         return
     manifest = textio.json_file(Path(folder) / CALIBRATION / MANIFEST)
-    # One that was lent to an index of this encoder was made for that index alone.
+    # A calibration transferred to an index of this encoder is valid only for that index.
     if manifest.get("general"):
         shutil.copytree(Path(folder) / CALIBRATION, model / CALIBRATION)

@@ -1,6 +1,6 @@
-"""What enriches an index beyond its terminology: external names, a head, short forms.
+"""Additions to an index beyond its terminology: external names, a head, short forms.
 
-Each part can be left out; all are on where a user makes an index.
+Each part can be left out; by default all are on.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from alphita.index.encoding import Encoder
 
 SHORT_FORM_COLUMNS = ("short", "long", "share", "language", "english")
-# A source does not say how often a short form is meant. The longer, the fewer others it stands for: by letters.
+# Sources do not state the frequency of a meaning. The longer a short form, the fewer meanings it has: share by letters.
 ASSUMED_SHARES = (0.1, 0.1, 0.1, 0.25, 0.5, 0.8)
 ROWS_AT_ONCE = 65_536
-# Names that are misspelt for the head to learn from, and to be tried on.
+# Number of names that are misspelt for training and testing the head.
 MISSPELT = 4_000
 SETTINGS = {
     "seconds": HeadSettings(variants=0.3),
@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 class Enrichment(NamedTuple):
-    """What enriches an index: sources of external names, and short forms (`SHORT_FORM_COLUMNS`); None for none."""
+    """Additions to an index: sources of external names, and short forms (`SHORT_FORM_COLUMNS`); None for none."""
 
     sources: NameSources | None
     short_forms: pl.DataFrame | None
@@ -52,7 +52,7 @@ class Enrichment(NamedTuple):
 def load(
     names: Sequence[tuple[str, Path]], target: Terminology | None = None, *, borrow: bool, learn: Learn
 ) -> Enrichment:
-    """Return what enriches an index: the user's names, and with `borrow` what comes with Alphita."""
+    """Return the additions to an index: the user's names, and with `borrow` those that come with Alphita."""
     several, short = [], None
     for called, folder in names:
         sources = external_names.sources_of(load_terminology(folder), target)
@@ -71,7 +71,7 @@ def load(
 
 
 def read_short_forms(path: Path) -> pl.DataFrame:
-    """Return a list of short forms: what each may stand for, and how often."""
+    """Return a list of short forms with their meanings and frequencies."""
     try:
         frame = pl.read_csv(path, separator="\t", quote_char=None, infer_schema=False)
         return frame.select(SHORT_FORM_COLUMNS).with_columns(pl.col("share").cast(pl.Float32))
@@ -82,7 +82,7 @@ def read_short_forms(path: Path) -> pl.DataFrame:
 def enrich(
     content: Content, terminology: Terminology, given: Enrichment, rules: Sequence[str]
 ) -> tuple[Content, Given, dict[str, Any]]:
-    """Return a segment's content with external names, what else it is given, and facts for the manifest."""
+    """Return a segment's content with external names, its other additions, and figures for the manifest."""
     names, table, hashes = ExternalNames(pl.DataFrame(), [], {}), None, None
     facts: dict[str, Any] = {"borrowed": None}
     if given.sources is not None:
@@ -98,7 +98,7 @@ def enrich(
 
 
 def say_given(facts: Mapping[str, Any]) -> None:
-    """Print what became of the names that a user gave, by an index's manifest."""
+    """Print how the user's names were used, according to an index's manifest."""
     for counts in (facts.get("borrowed") or {}).get("given") or []:
         progress.say(
             f"names of {counts['source']}: {counts['names']:,} given, {counts['lent']:,} added, "
@@ -108,7 +108,7 @@ def say_given(facts: Mapping[str, Any]) -> None:
 
 
 def extended(content: Content, names: pl.DataFrame) -> Content:
-    """Return a segment's own content with external names (`ExternalNames.names`), none of which is a string of it."""
+    """Return a segment's content with external names (`ExternalNames.names`), none of which is one of its strings."""
     if not len(names):
         return content
     keys = names["key"].unique().to_arrow().cast(pa.large_string())
@@ -143,7 +143,7 @@ def extended(content: Content, names: pl.DataFrame) -> Content:
 
 
 def learn_head(content: Content, encoder: Encoder, path: Path, how: Learn) -> tuple[Encoder, dict[str, Any]]:
-    """Learn a head for an index, and change its vectors by it."""
+    """Train a head for an index, and apply it to the vectors."""
     if getattr(encoder, "head", None) is not None:
         return encoder, {"reason": "the one of the index that was updated"}
     if not hasattr(encoder, "with_head"):
@@ -166,12 +166,12 @@ def learn_head(content: Content, encoder: Encoder, path: Path, how: Learn) -> tu
             vectors[part] = learned.head(full(vectors[part]))
         vectors.flush()
         encoder = encoder.with_head(learned.head)
-    # Of two indexes made alike all is equal, but not the time that it took.
+    # Two indexes built in the same way are equal in everything except the time.
     return encoder, {name: value for name, value in learned.report.items() if "seconds" not in name}
 
 
 class OwnNames(NamedTuple):
-    """The exact names that a terminology itself has for live concepts: (m,) rows of strings and of concepts."""
+    """The terminology's exact names of live concepts: (m,) rows of strings and of concepts."""
 
     string: NDArray[np.int64]
     concept: NDArray[np.int64]
@@ -179,8 +179,8 @@ class OwnNames(NamedTuple):
 
 
 def own_names(content: Content) -> OwnNames:
-    """Return the exact names that a terminology has itself."""
-    # Exact scope stands best: 0 the preferred name, 1 any other.
+    """Return the terminology's exact names."""
+    # The best standing is the exact scope: 0 for the preferred name, 1 for others.
     rows = np.flatnonzero(np.asarray(content.standing) <= 1)
     string = np.searchsorted(content.offsets, rows, "right") - 1
     concept = content.terms.column("concept").to_numpy()[rows].astype(np.int64)
@@ -188,7 +188,7 @@ def own_names(content: Content) -> OwnNames:
 
 
 def assumed_share(short: str) -> float:
-    """Return how often a source's short form is assumed to mean what the source says, 0 to 1."""
+    """Return the assumed share of a short form's meaning in a source, 0 to 1."""
     return ASSUMED_SHARES[min(sum(map(str.isalnum, short)), len(ASSUMED_SHARES) - 1)]
 
 
@@ -210,7 +210,7 @@ def short_forms_table(
     frame = frame.with_columns(key=keys, known=keys.is_in(strings.implode()))
     same = [pl.col("short").str.to_lowercase(), "key"]
     frame = frame.reverse().unique([*same, "language"], keep="first", maintain_order=True).filter(pl.col("key") != "")
-    # The list knows how often; what a source says, in whatever language, adds nothing to it.
+    # The list has the frequencies; meanings from sources, in any language, add nothing to it.
     is_listed = pl.col("source") == "list"
     frame = frame.filter(is_listed | ~is_listed.any().over(same))
     return frame.drop("key").to_arrow()

@@ -1,23 +1,23 @@
-"""External names: what other vocabularies call the concepts of an index's terminology.
+"""External names: names of an index's concepts in other vocabularies.
 
-A concept and one of another vocabulary, a source, are the same if an exact name of the one, cleaned, names that one
-alone in the source, if their ids are equal, or if the terminology or the source says that they are equivalent. The
-concept then gets the other names, unless a name is one of the terminology's own or would come to two of its concepts.
-Left out too is what contradicts the concept's own names (`contradicted`; not names of codes, each a class of things),
-and what adds nothing: a plural, or the words of another name in another order. A short form among them ("DM") is no
-name and joins nothing, for it has other meanings: it becomes a meaning of a short form.
+A concept is linked to one of another vocabulary, a source, if an exact name of it, cleaned, names only that one in the
+source, if their ids are equal, or if the terminology or the source states that they are equivalent. The concept then
+gets the other names, unless the terminology already has a name or two of its concepts would get it. Also left out are
+names that contradict the concept's own names (`contradicted`; not names of codes, each a class of things), and names
+that add nothing: plurals, or the words of another name in another order. A short form ("DM") is ambiguous, so it links
+nothing and is not a name: it becomes a meaning of a short form.
 
-A disease is not its sign, though it may be called so. "Hydrophobia" is another name of rabies, and no vocabulary's
-first of anything: such a name alone does not join a concept to that of a source whose first name has no word like it.
-What more vocabularies have as two things than as one ("Turner syndrome", "gonadal dysgenesis") is left out.
+A disease is not the same as its sign, although it may be named after it. "Hydrophobia" is another name of rabies, and
+not the first name of anything in any vocabulary: it does not link a concept to one whose first name has no similar
+word. Pairs that most vocabularies treat as two things ("Turner syndrome", "gonadal dysgenesis") are left out.
 
 A source is any terminology (a licensed vocabulary, one's own synonyms, also by the concepts' own ids), or a folder like
 models/alphita-names:
 
-names.parquet        source, id, name, language: the exact names of each concept, the preferred one first; and what
-                     `prepared` adds
-equivalents.parquet  id, other: two concepts that a vocabulary says are the same
-unlent.tsv           id, name: a concept and a name that it would get, though it is another's
+names.parquet        source, id, name, language: the exact names of each concept, the preferred one first; and the
+                     columns of `prepared`
+equivalents.parquet  id, other: two concepts that a vocabulary states to be the same
+unlent.tsv           id, name: a concept and a name that it would get, although it belongs to another one
 short_forms.tsv      short, long, share, language, english (see `normalizer.clinical`)
 """
 
@@ -51,17 +51,17 @@ NAMES, EQUIVALENTS, SHORT_FORMS = "names.parquet", "equivalents.parquet", "short
 EXCLUDED = "unlent.tsv"
 COLUMNS = ("source", "id", "name", "language")
 PREPARED = (*COLUMNS, "key", "alone", "first")
-# The names of a source that ends so are those of codes, each a class of things: given to these codes alone.
+# A source with this ending has names of codes, each a class of things; only these codes get them.
 OF_CODES = "index"
 MAX_CHARACTERS = 200
 
 
 class NameSources(NamedTuple):
-    """Vocabularies that give names.
+    """Vocabularies with external names.
 
-    `equivalents` says that the concept `id`, of any terminology, is the concept `other` of `names`. `given` counts, for
-    each source that a user gives, its names that are of no use, for nothing else has their id; which of its names is
-    first need mean nothing. `excluded` are the id of a concept and a name that only the user's sources give it.
+    `equivalents` states that the concept `id`, of any terminology, is the concept `other` of `names`. `given` counts,
+    for each of the user's sources, the names that cannot be used because nothing else has their id; the order of its
+    names may have no meaning. `excluded` are the id of a concept and a name that only the user's sources give it.
     """
 
     names: pl.DataFrame
@@ -88,7 +88,7 @@ def shipped_names() -> NameSources:
 
 
 def sources_of(terminology: Terminology, target: Terminology | None = None) -> NameSources:
-    """Return a terminology as a source; where `target` has the same ids, one name an id is enough."""
+    """Return a terminology as a source; if `target` has the same ids, one name per id is enough."""
     source = str(terminology.manifest.get("sources", [{}])[0].get("name") or terminology.path.stem)
     names = names_of(terminology, source)
     ids = [] if target is None else target.concept_ids.to_pylist()
@@ -124,7 +124,7 @@ def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
 
 
 def prepared(names: pl.DataFrame, rules: Sequence[str] = DEFAULT_RULES) -> pl.DataFrame:
-    """Return names with the columns `PREPARED`; those that are empty when cleaned, or too long, are left out."""
+    """Return names with the columns `PREPARED`, without names that are too long or empty after cleaning."""
     keyed = names.with_columns(key=pl.Series(clean_many(names["name"].to_list(), tuple(rules)), dtype=pl.String))
     keyed = keyed.filter((pl.col("key") != "") & (pl.col("name").str.len_chars() <= MAX_CHARACTERS))
     alone = (pl.col("id").n_unique().over("source", "key") == 1) | (pl.col("source") == OURS)
@@ -132,7 +132,7 @@ def prepared(names: pl.DataFrame, rules: Sequence[str] = DEFAULT_RULES) -> pl.Da
 
 
 def together(several: Sequence[NameSources]) -> NameSources:
-    """Return several as one."""
+    """Return several sources as one."""
     return NameSources(
         pl.concat([sources.names for sources in several]),
         pl.concat([sources.equivalents for sources in several]),
@@ -142,16 +142,16 @@ def together(several: Sequence[NameSources]) -> NameSources:
     )
 
 
-# The preferred name stands before the others of its concept.
+# The preferred name precedes the others of its concept.
 _FIRST = pl.struct("source", "id").is_first_distinct().alias("first")
-# Words with so many first letters in common are of one root.
+# Words with this many first letters in common have the same root.
 _ROOT = 4
 # "DM", "T2DM", "HbA1c", "cpc", "crd", but neither "Zika" nor "itch".
 _SHORT = re.compile(r"(?=(.*[A-Z0-9]){2})(?=.*[A-Za-z])[A-Za-z0-9/+&.-]{2,6}|[a-z]{2,3}|[b-df-hj-np-tv-xz]{4,5}")
 
 
 class ExternalNames(NamedTuple):
-    """The names that the concepts get.
+    """The external names of the concepts.
 
     `names` has concept (row), key (the cleaned name), name, source, language and via (the concept's own name that it
     accompanies), at most one row for a concept and key; `short_forms` are short, long and source.
@@ -163,7 +163,7 @@ class ExternalNames(NamedTuple):
 
 
 def find(content: Content, terminology: Terminology, sources: NameSources, rules: Sequence[str]) -> ExternalNames:
-    """Find the names that a terminology's concepts get from the sources."""
+    """Find the names in the sources for a terminology's concepts."""
     own = _own(content)
     offered = sources.names if tuple(rules) == DEFAULT_RULES else prepared(sources.names.select(COLUMNS), rules)
     offered = offered.with_row_index("order")
@@ -197,7 +197,7 @@ def find(content: Content, terminology: Terminology, sources: NameSources, rules
 def _gave(
     sources: NameSources, links: pl.DataFrame, offered: pl.Series, conflicting: pl.Series
 ) -> list[dict[str, Any]]:
-    """Return what became of the names of each source that a user gives."""
+    """Return how the names of each of the user's sources were used."""
     rows = []
     for source, alone in sources.given.items():
         mine = sources.names.filter(pl.col("source") == source)
@@ -213,7 +213,7 @@ def _gave(
 
 
 def _own(content: Content) -> pl.DataFrame:
-    """Return concept, key, name, whether it is exact and the terminology's own, for each term; best standing first."""
+    """Return concept, key, name, and whether it is the terminology's exact name, for each term; best standing first."""
     terms = content.terms
     string = np.repeat(np.arange(len(content.strings)), np.diff(content.offsets))
     exact = pc.is_null(terms.column("retired_concept"))
@@ -235,7 +235,7 @@ def _own(content: Content) -> pl.DataFrame:
 def _links(
     content: Content, terminology: Terminology, sources: NameSources, own: pl.DataFrame, offered: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return which concept is which of the sources': concept, source, id, via."""
+    """Return the links of concepts to those of the sources: concept, source, id, via."""
     ids = pl.from_arrow(content.concepts.table.column("id").combine_chunks())
     name = pl.from_arrow(content.concepts.table.column("name").combine_chunks())
     concepts = pl.DataFrame({"concept": np.arange(len(ids), dtype=np.int32), "own_id": ids, "label": name})
@@ -248,7 +248,7 @@ def _links(
     shared = pl.len().over("concept", "source", "id").alias("shared")
     named = named.with_columns(shared).unique(["concept", "source", "id"], keep="first", maintain_order=True)
     named = _without_signs(named.join(concepts, on="concept", maintain_order="left"), offered, sources.given)
-    # Where a source counts several of the concepts as one, the one that it is named for has its names.
+    # If a source treats several of the concepts as one, the concept with its first name gets its names.
     best = pl.col("strength") == pl.col("strength").max().over("source", "id")
     named = named.filter(best).filter(pl.len().over("source", "id") == 1)
     named = named.select("concept", "source", "id", via="name")
@@ -264,15 +264,15 @@ def _links(
     ]
     same = pl.concat(statements).unique().rename({"other": "id"}).join(of_ids, on="id", how="inner")
     same = same.join(concepts, on="own_id", how="inner")
-    # A statement by which one concept is two others, or two are one, says less than that they are the same; but a user
-    # knows whose id it is.
+    # A statement that equates one concept with two others, or two with one, is not a real equivalence; but a user's ids
+    # are trusted.
     alone = (pl.len().over("concept", "source") == 1) & (pl.len().over("source", "id") == 1)
     meant = pl.col("source").is_in(list(sources.given)) & (pl.col("own_id") == pl.col("id"))
     same = same.filter(alone | meant).select("concept", "source", "id", via="label")
     links = pl.concat([named, same.cast({"concept": pl.Int32})]).unique(
         ["concept", "source", "id"], keep="first", maintain_order=True
     )
-    # A vocabulary does not borrow from itself, but an index of its codes lends to them, and a user's list by their ids.
+    # A vocabulary gets no names from itself, except codes from their index, and ids from a user's list.
     links = links.join(concepts, on="concept", how="inner", maintain_order="left")
     itself = pl.col("own_id").str.split(":").list.first() == pl.col("id").str.split(":").list.first()
     itself &= ~meant & ((pl.col("own_id") != pl.col("id")) | ~pl.col("source").str.ends_with(OF_CODES))
@@ -282,7 +282,7 @@ def _links(
 def _without_excluded(
     borrowed: pl.DataFrame, content: Content, sources: NameSources, rules: Sequence[str]
 ) -> pl.DataFrame:
-    """Return the names but those that are not to be offered to a concept."""
+    """Return the names without those excluded for a concept."""
     ids = pl.Series(content.concepts.table.column("id").to_pylist(), dtype=pl.String)
     excluded = pl.DataFrame(sources.excluded, schema={"own_id": pl.String, "name": pl.String}, orient="row")
     keys = pl.Series("key", clean_many(excluded["name"].to_list(), tuple(rules)), dtype=pl.String)
@@ -295,12 +295,12 @@ def _without_excluded(
 
 
 def _are_short(names: pl.Series) -> pl.Series:
-    """Return which of some names are short forms."""
+    """Return which names are short forms."""
     return pl.Series([_SHORT.fullmatch(name) is not None for name in names.to_list()], dtype=pl.Boolean)
 
 
 def _without_signs(named: pl.DataFrame, offered: pl.DataFrame, given: Collection[str]) -> pl.DataFrame:
-    """Return the links but those of a sign to the disease that is called so, too; see the module."""
+    """Return the links without those of a sign to a disease with the same name; see the module."""
     firsts = offered.filter("first")
     called = firsts.select("source", "id", called="name")
     named = named.join(called, on=["source", "id"], how="left", maintain_order="left")
@@ -313,7 +313,7 @@ def _without_signs(named: pl.DataFrame, offered: pl.DataFrame, given: Collection
     ]
     named = named.with_columns(pl.col("called").str.to_lowercase(), sign=pl.Series(other, dtype=pl.Boolean))
     is_given = pl.col("source").is_in(list(given))
-    # Our own list is refused what another vocabulary is.
+    # For our own list, links to other vocabularies are excluded.
     refused = named.filter(pl.col("sign") & ~is_given & (pl.col("source") != OURS)).select("concept", "called").unique()
     flagged = named.join(
         refused.with_columns(refused=True), on=["concept", "called"], how="left", maintain_order="left"
@@ -322,14 +322,14 @@ def _without_signs(named: pl.DataFrame, offered: pl.DataFrame, given: Collection
 
 
 def _akin(name: str | None, other: str) -> bool:
-    """Tell whether two names have a word of one root."""
+    """Tell whether two names have a word with the same root."""
     mine, theirs = ({word[:_ROOT] for word in plain_words(clean(text)) if word} for text in (name or "", other))
     return not mine.isdisjoint(theirs)
 
 
 def _not_told_apart(borrowed: pl.DataFrame, own: pl.DataFrame, offered: pl.DataFrame) -> pl.DataFrame:
-    """Leave out names that more vocabularies have, and the concept's first name, as first names of two things than as
-    names of one."""
+    """Leave out names that, in more vocabularies than not, are the first name of another thing than the concept's first
+    name."""
     label = own.filter(pl.col("standing") == 0).select("concept", label="key").unique("concept")
     vocabulary = offered.select("key", "source", "id", "first")
     pairs = borrowed.select("concept", "key").join(label, on="concept")
@@ -345,7 +345,7 @@ def _not_told_apart(borrowed: pl.DataFrame, own: pl.DataFrame, offered: pl.DataF
 
 
 def _adding(found: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
-    """Leave out names whose words are those of another name of the concept, but for their order and number."""
+    """Leave out names with the same words as another name of the concept, apart from order and number."""
     own = own.filter(pl.col("concept").is_in(found["concept"].unique().to_list()))
 
     def with_words(frame: pl.DataFrame) -> pl.DataFrame:
@@ -363,14 +363,14 @@ _RULES: dict[str, Rule] = {
     "opposite": OPPOSITE,
 }
 _NUMBERS = ("number", "stage")
-# Each rule with the bits of its codes that are compared together.
+# Each rule, with the bits of its codes that are compared together.
 _AXES = [(name, bits) for name, rule in _RULES.items() for bits in getattr(rule, "axes", (-1,))]
 # "With" and "without".
 _WITH = OPPOSITE.axes[0]
 
 
 def contradicted(names: pl.DataFrame, own: pl.DataFrame) -> NDArray[np.bool_]:
-    """Tell which names contradict a name of their concept on something of which no leading one agrees with them."""
+    """Tell which names contradict a name of their concept in a respect in which no leading name agrees with them."""
     own = own.select("concept", "name", "leads").join(names, on="concept", how="semi")
     spoken = _said(pl.concat([names["name"], own["name"]]).unique())
     mine = names.select("concept", "name").with_row_index("row").join(spoken, on="name")
@@ -388,7 +388,7 @@ def contradicted(names: pl.DataFrame, own: pl.DataFrame) -> NDArray[np.bool_]:
 
 
 def _said(names: pl.Series) -> pl.DataFrame:
-    """Return name, what it says by each rule, and rest, its other words in order; of those that say anything."""
+    """Return name, its value for each rule, and rest, its other words in order, for names with any value."""
     concerned: dict[str, list[str]] = {}
     rows = []
     for name in names.to_list():

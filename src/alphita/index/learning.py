@@ -1,6 +1,6 @@
-"""Learning the head of an index (`encoder.head`), in seconds, from the synonyms of its terminology.
+"""Trains the head of an index (`encoder.head`), in seconds, on the synonyms of its terminology.
 
-The vectors of the encoder stay as they are. Forward, loss, slopes and Adam are NumPy, in the type of the weights:
+The encoder's vectors do not change. Forward pass, loss, gradients and Adam are NumPy, in the type of the weights:
 float32, or float64 in tests. The loss is the multi-similarity loss (equation: `objectives.multi_similarity`) over all
 pairs of rows of a batch: S_ij = y_i . y_j, positive where the concepts are equal.
 """
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 
 # float32, or float64 in tests.
 AnyFloats = NDArray[Any]
-# Of the loss: CODER's, but lambda, 0.5 there; on three terminologies 0.6 found more (bench/head.py of commit 0db22db).
+# Of the loss: as in CODER, except lambda, 0.5 there; on three terminologies 0.6 is better (bench/head.py of commit
+# 0db22db).
 ALPHA, BETA, LAMBDA, EPSILON = 2.0, 50.0, 0.6, 0.1
 SPREAD = 2.0
-# Adam (Kingma and Ba 2015), as its authors have it.
+# Adam (Kingma and Ba 2015), with its authors' settings.
 MEAN_KEPT, SQUARE_KEPT, SMALLEST = 0.9, 0.999, 1e-8
 
 
 class Weights(NamedTuple):
-    """What is learned, or its slopes; see `Head`."""
+    """The weights of a head, or their gradients; see `Head`."""
 
     w1: AnyFloats
     b1: AnyFloats
@@ -44,14 +45,14 @@ class Weights(NamedTuple):
     b2: AnyFloats
 
     def head(self, strength: float = 1.0) -> Head:
-        # With strength 0 the head changes nothing.
+        # With strength 0, the head has no effect.
         scaled = (self.w1, self.b1, self.w2 * strength, self.b2 * strength)
         return Head(*(np.array(weight, np.float32) for weight in scaled))
 
 
 class Forward(NamedTuple):
-    """What `backward` needs of `forward`: input x (n, d), hidden u (n, h) before gelu, its tanh and g = gelu(u), output
-    y (n, d) of length 1, and its length (n, 1) before that."""
+    """The values of `forward` for `backward`: input x (n, d), hidden u (n, h) before gelu, its tanh and g = gelu(u),
+    output y (n, d) of length 1, and its length (n, 1) before that."""
 
     x: AnyFloats
     u: AnyFloats
@@ -62,7 +63,7 @@ class Forward(NamedTuple):
 
 
 def initial_weights(dim: int, hidden: int, random: np.random.Generator) -> Weights:
-    """Return weights that change nothing: W1 random with rows of length `SPREAD` by expectation, the rest 0."""
+    """Return initial weights without effect: W1 random with rows of length `SPREAD` by expectation, the rest 0."""
     w1 = random.standard_normal((hidden, dim), np.float32) * np.float32(SPREAD * dim**-0.5)
     zeros = [np.zeros(shape, np.float32) for shape in ((hidden,), (dim, hidden), (dim,))]
     return Weights(w1, *zeros)
@@ -82,7 +83,7 @@ def forward(weights: Weights, x: AnyFloats) -> Forward:
 
 
 def backward(weights: Weights, seen: Forward, dy: AnyFloats) -> Weights:
-    """Return the slopes of the weights, from the slope of the loss by y, (n, d)."""
+    """Return the gradients of the weights, given that of the loss by y, (n, d)."""
     dv = dy - seen.y * np.einsum("ij,ij->i", dy, seen.y)[:, None]
     dv /= seen.length
     du = dv @ weights.w2
@@ -99,7 +100,7 @@ def multi_similarity(
     lam: float = LAMBDA,
     eps: float = EPSILON,
 ) -> tuple[float, AnyFloats]:
-    """Return the loss of a batch, the mean over its rows, and its slope by y (n, d), of concepts (n,)."""
+    """Return the loss of a batch, the mean over its rows, and its gradient by y (n, d), for concepts (n,)."""
     n = len(y)
     left, right = _same(concept)
     push = y @ y.T
@@ -117,14 +118,14 @@ def multi_similarity(
     pulls = np.where(pull < highest[left] + eps, np.exp(-alpha * (pull - lam)), 0).astype(y.dtype)
     pulled = np.bincount(left, pulls, n).astype(y.dtype)
     loss = float((np.log1p(pulled) / alpha + np.log1p(pushed) / beta).mean())
-    # alpha and beta cancel: each pair's slope is its share of its sum.
+    # alpha and beta cancel: the gradient of each pair is its share of the sum.
     push /= (n * (1 + pushed))[:, None]
     push[left, right] = -pulls / (n * (1 + pulled[left]))
     return loss, (push + push.T) @ y
 
 
 def _same(concept: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of all ordered pairs of two rows of one concept."""
+    """Return all ordered pairs of two rows of the same concept."""
     order = np.argsort(concept, kind="stable")
     _, first, place, count = np.unique(concept[order], return_index=True, return_inverse=True, return_counts=True)
     size = count[place]
@@ -135,7 +136,7 @@ def _same(concept: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 class Adam:
-    """Adam over weights, which it changes in place."""
+    """Adam; it changes the weights in place."""
 
     def __init__(self, weights: Weights) -> None:
         self.weights, self.steps = weights, 0
@@ -159,9 +160,9 @@ class Adam:
 
 
 QUESTIONS, CANDIDATES = 3_000, 60_000
-# While it learns it is looked at more briefly.
+# Number of questions for the shorter validation during training.
 BRIEF_QUESTIONS, BRIEF_CANDIDATES = 1_000, 10_000
-# Expected length of the noise that stands in for misspelling where no misspelt strings are given.
+# Expected length of the noise that replaces misspelling if no misspelt strings are given.
 NOISE = 0.5
 QUESTIONS_AT_ONCE = 256
 
@@ -170,25 +171,25 @@ Floats = NDArray[np.float32]
 
 
 class Scores(NamedTuple):
-    """Which questions (q,), and which noisy ones (r,), were answered rightly."""
+    """Which questions (q,), and which noisy ones (r,), were answered correctly."""
 
     right: NDArray[np.bool_]
     noisy_right: NDArray[np.bool_]
 
     def figures(self) -> dict[str, float | None]:
-        """Return the shares, for JSON; None where there were no questions."""
+        """Return the shares, for JSON; None if there were no questions."""
         columns = {"accuracy_at_1": self.right, "noisy_accuracy_at_1": self.noisy_right}
         return {name: round(float(right.mean()), 4) if len(right) else None for name, right in columns.items()}
 
     def against(self, before: Scores, *, noisy: bool = False) -> tuple[int, int]:
-        """Return how many questions these have right and `before` wrong, and the other way round."""
+        """Return how many questions are right here and wrong in `before`, and the other way round."""
         new, old = (scores.noisy_right if noisy else scores.right for scores in (self, before))
         return int((new & ~old).sum()), int((old & ~new).sum())
 
 
 class HeldOut(NamedTuple):
-    """Questions that a head must answer: held-back names (q, d) and noisy names (r, d), each with the concept wanted;
-    the answer is the concept of the nearest candidate, names (c, d) with their concepts."""
+    """Validation questions for a head: held-back names (q, d) and noisy names (r, d), each with its concept; the answer
+    is the concept of the nearest candidate among names (c, d) with their concepts."""
 
     candidates: Floats
     concept: Rows
@@ -239,7 +240,7 @@ class HeldOut(NamedTuple):
         )
 
     def scores(self, head: Head | None) -> Scores:
-        """Return what is right with a head, or with the vectors as they are."""
+        """Return which answers are right with a head, or with the unchanged vectors."""
 
         def mapped(vectors: Floats) -> Floats:
             return vectors if head is None else head(vectors)
@@ -258,31 +259,31 @@ class HeldOut(NamedTuple):
         return np.asarray(self.concept[nearest] == wanted)
 
 
-# One string in so many is held back.
+# One in this many strings is held back.
 HELD_BACK = 10
-# Learned from at most; more strings teach no more in the steps there are, and must be in memory.
+# Maximum strings for training; more do not help within the number of steps, and need memory.
 MAX_STRINGS = 200_000
-# With fewer concepts, or fewer questions, nothing can be learned, or not be shown to help.
+# With fewer concepts, training is impossible; with fewer questions, its benefit cannot be shown.
 FEWEST_CONCEPTS, FEWEST_QUESTIONS = 50, 30
-# So that bunching takes no longer than the steps.
+# Limit, so that bunching does not take longer than the steps.
 MAX_BUNCHES = 1024
-# Share of the noisy strings that are asked and not learned from.
+# Share of the noisy strings for validation instead of training.
 ASKED_NOISE = 0.25
-# Shares of the head's own part to try, the first that does no harm to noisy strings is taken.
+# Strengths of the head to try; the first that does not harm noisy strings is used.
 STRENGTHS = (1.0, 0.7, 0.4)
 
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """How a head is learned.
+    """Settings for training a head.
 
     Attributes:
-        batch, bunch: pairs of rows in a step; concepts that come together because they lie near each other.
-        variants: share of the pairs that are of a name and a variant of it, where there are any.
+        batch, bunch: pairs of rows in a step; number of similar concepts that are drawn together.
+        variants: share of pairs of a name and a variant of it, if there are any.
         most_steps, rounds, fewest_steps: each concept is drawn `rounds` times, within these limits.
-        rate, warm_up: greatest step size of Adam; share of the steps in which it grows, before it falls as a cosine.
+        rate, warm_up: peak step size of Adam; share of the steps with linear warm-up, before a cosine decay.
         noise: expected length of the noise added to an input of length 1.
-        gain, harm: share of the questions that must be won, and of noisy strings that may be lost.
+        gain, harm: share of the questions that must be gained, and of noisy strings that may be lost.
     """
 
     hidden: int = HIDDEN
@@ -301,7 +302,7 @@ class HeadSettings:
 
 
 class Learned(NamedTuple):
-    """The head, None where none helps, and a report for JSON: shares of right answers before and after, the reason."""
+    """The head, None if none helps, and a report for JSON: shares of right answers before and after, the reason."""
 
     head: Head | None
     report: dict[str, Any]
@@ -315,7 +316,7 @@ class Variants(NamedTuple):
 
 
 def is_held_back(strings: Sequence[str], seed: int = 0) -> NDArray[np.bool_]:
-    """Tell which strings are held back where they are synonyms: one in ten, by a hash of the string itself."""
+    """Tell which strings are held back if they are synonyms: one in ten, by a hash of the string."""
     key = f"held back {seed}".encode()
     drawn = (
         int.from_bytes(hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest())
@@ -325,7 +326,7 @@ def is_held_back(strings: Sequence[str], seed: int = 0) -> NDArray[np.bool_]:
 
 
 def held_back_of(terminology: Terminology) -> frozenset[str]:
-    """Return a terminology's cleaned strings that must not train an encoder, for no head learns from them either."""
+    """Return a terminology's cleaned strings that must not be used to train an encoder, as for the head."""
     strings = clean_many(terminology.terms["string"].to_pylist())
     return frozenset(itertools.compress(strings, is_held_back(strings)))
 
@@ -339,10 +340,10 @@ def learn(
     seed: int = 0,
     settings: HeadSettings | None = None,
 ) -> Learned:
-    """Learn a head for the strings of an index.
+    """Train a head for the strings of an index.
 
     Args:
-        vectors: (n, d) of length 1, the encoder's, one a distinct cleaned string.
+        vectors: (n, d) of length 1, from the encoder, one per distinct cleaned string.
         groups: (m,) string rows and (m,) concept rows: the string is an exact name of the concept.
         held_back: (n,) bool: `is_held_back` of the strings that are not the preferred name of any concept.
     """
@@ -402,7 +403,7 @@ def _learn(
 
 
 def _objection(before: Scores, after: Scores, settings: HeadSettings) -> str:
-    """Return why the head is not to be used; "" if it is."""
+    """Return why the head should not be used; "" if it should."""
     won, lost = after.against(before)
     if won <= lost or won - lost < max(settings.gain * len(before.right), 2 * math.sqrt(won + lost)):
         return f"of {len(before.right)} held-back synonyms it wins {won} and loses {lost}: no gain to rely on"
@@ -413,7 +414,7 @@ def _objection(before: Scores, after: Scores, settings: HeadSettings) -> str:
 
 
 def _unambiguous(string: Rows, concept: Rows) -> tuple[Rows, Rows]:
-    """Return the pairs once each, sorted by string, without strings of several concepts."""
+    """Return the distinct pairs, sorted by string, without strings of several concepts."""
     if not len(string):
         return string, concept
     concepts = int(concept.max()) + 1
@@ -426,7 +427,7 @@ def _unambiguous(string: Rows, concept: Rows) -> tuple[Rows, Rows]:
 
 
 def _drawn(string: Rows, concept: Rows, random: np.random.Generator) -> tuple[Rows, Rows]:
-    """Return the names of so many concepts, drawn, that they are no more than `MAX_STRINGS`."""
+    """Return the names of randomly chosen concepts, at most `MAX_STRINGS` names."""
     if len(string) <= MAX_STRINGS:
         return string, concept
     _, place, count = np.unique(concept, return_inverse=True, return_counts=True)
@@ -450,7 +451,7 @@ def _several(concept: Rows) -> _Members:
 
 
 class _Examples(NamedTuple):
-    """What is learned from: vectors x (n, d) of names, then of variants, with the concept of each; the rows of names in
+    """Training examples: vectors x (n, d) of names, then of variants, with the concept of each; the rows of names in
     order of their concepts, of which `members` are those with several; and pairs (p, 2) of a name and a variant."""
 
     x: Floats
@@ -461,7 +462,7 @@ class _Examples(NamedTuple):
 
 
 def _examples(x: Floats, concept: Rows, variants: list[tuple[Floats, Rows]]) -> _Examples:
-    """Gather examples from names, and from variants with the rows of their names."""
+    """Collect examples from names, and from variants with the rows of their names."""
     of = np.concatenate([np.zeros(0, np.int64), *(of for _, of in variants)])
     pairs = np.stack([of, len(x) + np.arange(len(of))], axis=1)
     return _Examples(
@@ -476,7 +477,7 @@ def _examples(x: Floats, concept: Rows, variants: list[tuple[Floats, Rows]]) -> 
 def _parted(
     noised: Variants | None, string: Rows, concept: Rows, held: NDArray[np.bool_], random: np.random.Generator
 ) -> tuple[list[tuple[Floats, Rows]], tuple[Floats, Rows] | None]:
-    """Return the variants that are learned from, with the rows of their names, and those asked, with their concepts."""
+    """Return the variants for training, with the rows of their names, and those for validation, with their concepts."""
     if noised is None:
         return [], None
     place = np.minimum(np.searchsorted(string, noised.of), len(string) - 1)
@@ -490,7 +491,7 @@ def _parted(
 def _train(
     examples: _Examples, steps: int, held_out: HeldOut, random: np.random.Generator, settings: HeadSettings
 ) -> Weights:
-    """Return the weights that were best when the head was looked at."""
+    """Return the weights that were best in validation."""
     dim = examples.x.shape[1]
     weights = initial_weights(dim, settings.hidden, random)
     adam = Adam(weights)
@@ -518,7 +519,7 @@ def _rate(step: int, steps: int, settings: HeadSettings) -> float:
 
 
 def _batches(examples: _Examples, settings: HeadSettings, random: np.random.Generator) -> Iterator[tuple[Rows, Rows]]:
-    """Yield the rows of a batch and the concept of each, without end: two names a concept, then names with variants."""
+    """Yield endless batches of rows with their concepts: two names per concept, then names with variants."""
     start, size = examples.members
     others = min(round(settings.batch * settings.variants), len(examples.pairs))
     names = _in_turn(examples.x, examples.order[start], settings.batch - others, settings.bunch, random)
@@ -534,7 +535,7 @@ def _batches(examples: _Examples, settings: HeadSettings, random: np.random.Gene
 
 
 def _in_turn(x: Floats, rows: Rows, taken: int, bunch: int, random: np.random.Generator) -> Iterator[Rows]:
-    """Yield `taken` places in `rows` at a time, without end; none comes again before (nearly) all others came."""
+    """Yield `taken` positions of `rows` at a time, endlessly; none repeats before (nearly) all others were drawn."""
     taken, waiting = min(taken, len(rows)), np.zeros(0, np.int64)
     while True:
         if len(waiting) < taken:

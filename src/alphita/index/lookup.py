@@ -1,8 +1,8 @@
-"""One look-up in an index: which of its strings may name what some queries mean, and by which route they are found.
+"""Look-up in an index: the strings that can match some queries, and the routes that found them.
 
-Routes: equal after cleaning ("exact"), character n-grams ("letters"), vectors ("vectors"). All are asked for all
-queries at once, and their answers are united: a few dozen strings a query, each with its cosine and its n-gram
-similarity whichever route found it.
+Routes: equal after cleaning ("exact"), character n-grams ("letters"), vectors ("vectors"). All routes process all
+queries at once, and their results are merged: a few dozen strings per query, each with its cosine and its n-gram
+similarity, whichever route found it.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from alphita.index.store import Index
 
 EXACT, LETTERS, VECTORS = 1, 2, 4
 ROUTES = {EXACT: "exact", LETTERS: "letters", VECTORS: "vectors"}
-# Given with the routes where the string is another vocabulary's name.
+# Added to the routes if the string is an external name.
 EXTERNAL = "borrowed"
 EVERY_ROUTE = EXACT | LETTERS | VECTORS
-# An encoder cuts at some hundred tokens anyway; a cell of megabytes need not reach its tokenizer.
+# Encoders truncate after some hundred tokens anyway; cells of megabytes should not reach the tokenizer.
 MAX_ENCODED_CHARACTERS = 4096
-# Strings that each of letters and vectors gives. On held-out synonyms of HPO the right concept is among 16 + 16 for
-# all but a few in a hundred; more cost time and mislead as often as they help.
+# Number of strings from letters and from vectors. On held-out synonyms of HPO the right concept is among 16 + 16 in all
+# but a few percent of cases; more cost time and harm as often as they help.
 DEPTH = 16
-# Two blocks of this many vectors stay in a processor's cache.
+# Two blocks of this many vectors fit into the processor's cache.
 PAIRS_AT_ONCE = 1_024
-# Places for what a search finds: 12 bytes each.
+# Maximum results of a search in memory: 12 bytes each.
 FOUND_AT_ONCE = 16_777_216
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What some queries find: pairs of a query and a string of the index, query by query.
+    """The matches of some queries: pairs of a query and a string of the index, query by query.
 
     Attributes:
         query: (p,) int64, ascending.
         string: (p,) int64 rows of the index's strings.
         found_by: (p,) uint8, the routes that found the pair.
-        cosine: (p,) float32, -1 to 1; 0 where vectors were not asked for.
-        letters: (p,) float32, n-gram similarity, 0 to 1; 0 where letters were not asked for.
-        vectors: (q, dim) float32 of length 1, of the queries; None where vectors were not asked for.
+        cosine: (p,) float32, -1 to 1; 0 if vectors were not searched.
+        letters: (p,) float32, n-gram similarity, 0 to 1; 0 if letters were not searched.
+        vectors: (q, dim) float32 of length 1, of the queries; None if vectors were not searched.
         exhausted: whether a deeper search finds nothing more.
-        routes: those that were asked.
-        out_of_scope: (d,) bool, a described query is a name of other vocabularies that the index lacks.
-        out_of_scope_share: (d,) float32, the share of its words that stand in such names, 0 to 1.
+        routes: the routes that were searched.
+        out_of_scope: (d,) bool, whether a described query is a name in other vocabularies that the index lacks.
+        out_of_scope_share: (d,) float32, the share of its words in such names, 0 to 1.
     """
 
     query: NDArray[np.int64]
@@ -67,28 +67,28 @@ class Lookup:
 
 
 class View:
-    """What of an index is there for each of some questions: everything. Calibration hides what it asks for."""
+    """The part of an index that is visible for each question: here, everything. Calibration hides test strings."""
 
-    # Of each question a string and a concept that are hidden, -1 for none, (n,) each; None: nothing is.
+    # The hidden string and concept of each question, -1 for none, (n,) each; None if nothing is hidden.
     strings: NDArray[np.int64] | None = None
     concepts: NDArray[np.int64] | None = None
 
     def words(self, questions: Sequence[int]) -> Sequence[Mapping[str, int]] | None:
-        """Return in how many hidden strings of each question each of their words stands; None: in none."""
+        """Return the words of each question's hidden strings, and how many contain each; None: nothing hidden."""
         return None
 
     def is_there(self, index: Index, rows: NDArray[np.int64], questions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which strings of the index, by their rows (-1: none), are there for their questions."""
+        """Tell which strings of the index, by their rows (-1: none), are visible for their questions."""
         return np.ones(len(rows), bool)
 
     def variants(self, known: Any) -> Sequence[Any]:  # noqa: ANN401 - abbreviations
-        """Return, for each question, the abbreviations without what only a hidden term says; none: all are as known."""
+        """Return, for each question, the abbreviations without those of hidden terms; none: all are known."""
         return ()
 
     def lookup(
         self, index: Index, encoder: Callable[[], Encoder], queries: Sequence[str], questions: Sequence[int], how: How
     ) -> Lookup:
-        """Look queries up, each for its question; see `lookup`."""
+        """Look up queries, each for its question; see `lookup`."""
         return lookup(index, encoder, queries, how)
 
 
@@ -99,8 +99,8 @@ class How(NamedTuple):
     """How queries are looked up.
 
     Attributes:
-        depth: strings that each of letters and vectors gives.
-        described: the queries of which it is asked whether they are out of scope.
+        depth: number of strings from letters and from vectors.
+        described: the queries for which to determine whether they are out of scope.
     """
 
     depth: int = DEPTH
@@ -119,7 +119,7 @@ def lookup(
     """Find the strings nearest to each query by every route.
 
     Args:
-        without: for each query, strings that are taken as not there.
+        without: for each query, hidden strings.
     """
     routes, named = how.routes, [queries[query] for query in how.described]
     if index.ngrams is None:
@@ -142,7 +142,7 @@ def lookup(
         for part in _parts(open_, depth):
             _, rows = index.ngrams.search(grams if len(part) == len(queries) else grams[part], depth)
             found.append(_listed(rows, part, LETTERS))
-            # Strings that share no n-gram are found at no depth.
+            # Strings that share no n-gram are not found at any depth.
             shared |= bool((rows[:, -1:] >= 0).any())
         exhausted |= not shared and not routes & VECTORS
     query, string, bits = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -150,7 +150,7 @@ def lookup(
     united = np.zeros(len(key), np.uint8)
     np.bitwise_or.at(united, first, bits)
     query, string = np.divmod(key, count)
-    # Worked out anew, pair by pair: what the searches return differs in its last bits from batch to batch.
+    # Recomputed pair by pair, because the last bits of the searches' results depend on the batch.
     cosine = np.zeros(len(key), np.float32)
     if vectors is not None:
         _dot(vectors, query, index.vectors, string, cosine)
@@ -174,7 +174,7 @@ def lookup(
 
 
 def _parts(queries: NDArray[np.int64], depth: int) -> list[NDArray[np.int64]]:
-    """Return the queries in parts for which a search of this depth fits into memory, however few strings it finds."""
+    """Split the queries into parts for which a search of this depth fits into memory."""
     step = max(1, FOUND_AT_ONCE // max(1, depth))
     return [queries[start : start + step] for start in range(0, max(1, len(queries)), step)]
 
@@ -193,7 +193,7 @@ def _dot(
     right_rows: NDArray[np.int64],
     out: NDArray[np.float32],
 ) -> None:
-    """Write into `out` (p,) the inner products of pairs of rows, in blocks that stay in the cache."""
+    """Write the inner products of pairs of rows into `out` (p,), in blocks that fit into the cache."""
     for start in range(0, len(out), PAIRS_AT_ONCE):
         part = slice(start, start + PAIRS_AT_ONCE)
         np.einsum("ij,ij->i", left[left_rows[part]], full(right[right_rows[part]]), out=out[part])
@@ -203,7 +203,7 @@ def _dot(
 def _vectors(
     index: Index, encoder: Callable[[], Encoder], queries: Sequence[str], exact: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Return (len(queries), dim) float32: the stored vector where the string is indexed, else the encoder's."""
+    """Return (len(queries), dim) float32: the stored vector if the string is indexed, otherwise the encoder's."""
     vectors = np.empty((len(queries), index.dim), np.float32)
     known = exact >= 0
     vectors[known] = index.vectors[exact[known]]
@@ -214,12 +214,12 @@ def _vectors(
 
 
 def _encodable(string: str) -> str:
-    # A lone surrogate is no character; tokenizers refuse it.
+    # A lone surrogate is not a character; tokenizers refuse it.
     return string[:MAX_ENCODED_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
 
 
 class Restricted:
-    """An index of which only some strings are found; everything else is the index's own."""
+    """An index in which only some strings are found; everything else is unchanged."""
 
     def __init__(self, index: Index, strings: NDArray[np.bool_]) -> None:
         self._index, self.allowed = index, strings
@@ -235,21 +235,21 @@ class Restricted:
 
     @property
     def findable(self) -> int:
-        """How many strings a search can find."""
+        """Number of strings that a search can find."""
         return self._n
 
     def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of each cleaned string, -1 where it is not indexed, or not to be found."""
+        """Return the row of each cleaned string, -1 if it is not indexed or not visible."""
         rows = self._index.rows(cleaned)
         return np.where((rows >= 0) & self.allowed[rows], rows, -1)
 
     def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the k nearest of the strings that may be found; see `Index.search`."""
+        """Return the k nearest of the visible strings; see `Index.search`."""
         return nearest(self._backend, (self._n, self._index.dim), unit(vectors), k)
 
 
 def _of_strings(whole: Ngrams, strings: NDArray[np.bool_]) -> Ngrams:
-    """Return n-grams that find only some strings; similarities stay as they are."""
+    """Return n-grams that find only some strings; similarities do not change."""
     from scipy.sparse import csr_matrix
 
     part = copy.copy(whole)

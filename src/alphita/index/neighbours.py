@@ -1,7 +1,7 @@
-"""Nearest vectors, whichever backend finds them: checks, limits, a fixed order; half precision; the k greatest values.
+"""Nearest vectors, independent of the backend: checks, limits, a fixed order; half precision; the k greatest values.
 
 A number stored in half precision keeps 11 significant bits. In a vector of length 1 that moves an inner product by at
-most 1 / 2048, typically by 0.00001. All arithmetic is float32: stored vectors are widened block by block.
+most 1 / 2048, typically by 0.00001. All arithmetic is float32: stored vectors are converted block by block.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from alphita.errors import UsageError
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-# Vectors as an index stores them.
+# Vectors in the form in which an index stores them.
 Vectors = NDArray[np.float32] | NDArray[np.float16]
 ROWS_AT_ONCE = 16_384
-# A half's bits moved to where float32 has them make a number 2^-112 times its size; its sign lands one bit too low,
-# where the bits that fill up a negative whole number set the right one.
+# Moving the bits of a half to their float32 positions gives 2^-112 times its value; the sign is one bit too low, and
+# the sign extension of a negative integer sets the correct bit.
 MOVED, TIMES = 13, np.float32(2.0**112)
 KEPT = np.uint32(0x8FFFE000).astype(np.int32)
 NUMBERS_AT_ONCE = 2**19
-# Of so many values only the greatest is looked at first, and all only where that is great enough.
+# In groups of this many values, only the greatest is examined first, and all only if it is large enough.
 GROUP = 32
-# For `powers`: brings any value above 1.
+# For `powers`: raises any value above 1.
 EVERY_VALUE = np.float32(2.0**-40)
 
 
@@ -82,7 +82,7 @@ def unit(vectors: Vectors) -> NDArray[np.float32]:
 def nearest(
     backend: Backend, shape: tuple[int, int], queries: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the nearest rows of each query (q, d), most similar first, equals by row; the vectors are (n, d)."""
+    """Return the nearest rows of each query (q, d), most similar first, ties by row; the vectors are (n, d)."""
     n, dim = shape
     if queries.ndim != 2 or queries.shape[1] != dim:
         raise UsageError(
@@ -99,9 +99,9 @@ def nearest(
 
 
 class Reached(NamedTuple):
-    """Values that are great enough: their lines (p,), ascending, columns (p,) and values (p,), bf16 as float32.
+    """Values that are large enough: their lines (p,), ascending, columns (p,) and values (p,), bf16 as float32.
 
-    `bound` (q,) is what k values of each line reach, at least.
+    `bound` (q,) is a value that at least k values of each line reach.
     """
 
     line: NDArray[np.int64]
@@ -118,7 +118,7 @@ def reaching(
     group: int = GROUP,
     most: int | None = None,
 ) -> Reached:
-    """Return the k greatest of each line of `values` (q, n), their equals, and a few more; or all from a limit."""
+    """Return the k greatest of each line of `values` (q, n), ties, and a few more; or all from a limit."""
     q, n = values.shape
     group = group if n % group == 0 and n // group >= k else 1
     width = n // group
@@ -126,10 +126,10 @@ def reaching(
     if not isinstance(values, np.ndarray):
         import torch
 
-        # NumPy lacks bf16. The bits of numbers above 0, read as whole numbers, have their order.
+        # NumPy lacks bf16. The bits of positive numbers, read as integers, have the same order.
         values = (values.view(torch.int16) if values.dtype == torch.bfloat16 else values).numpy()
     grouped = values.reshape(q, group, width)
-    # Of k groups the greatest are at least this, so the k-th of all is.
+    # The maxima of k groups are at least this, so the k-th of all values is.
     greatest = _numbers(grouped.max(axis=1))
     bound = np.partition(greatest, width - k, axis=1)[:, width - k]
     least = limit(bound)
@@ -145,7 +145,7 @@ def reaching(
 
 
 def _numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values, or those whose bits in bf16 are given as int16."""
+    """Return values, converted from int16 if those are the bits of bf16."""
     return values if values.dtype != np.int16 else (values.astype(np.int32) << 16).view(np.float32)
 
 
@@ -161,7 +161,7 @@ def powers(products: csr_matrix, depth: int) -> NDArray[np.float32]:
 def greatest(
     query: NDArray[np.int64], string: NDArray[Any], value: NDArray[np.float32], n: int, k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the k greatest values of each of n queries, and their strings; equals by row."""
+    """Return the k greatest values of each of n queries, and their strings; ties by row."""
     similarity, rows = np.zeros((n, k), np.float32), np.full((n, k), -1, np.int64)
     order = np.lexsort((string, -value, query))
     query = query[order]

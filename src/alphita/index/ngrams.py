@@ -1,17 +1,17 @@
-"""Likeness by letters: TF-IDF of character n-grams over an index's strings, mapped from disk.
+"""Letter similarity: TF-IDF of character n-grams over an index's strings, memory-mapped.
 
-A string is taken with a blank at both ends, words together, and cut into 3-grams; where a script writes a syllable or a
-word as one character (code points from U+2E80: Chinese, Japanese, Korean), into 2-grams as well. Each distinct n-gram
-of a string counts once, by its weight
+A string, with a space at both ends and including its spaces, is split into 3-grams; in scripts that write a syllable or
+a word as one character (code points from U+2E80: Chinese, Japanese, Korean), also into 2-grams. Each distinct n-gram of
+a string counts once, with the weight
 
     idf(g) = ln((1 + n) / (1 + df(g))) + 1        n strings, of which df(g) have the n-gram g
 
-and the similarity is the cosine: 1 for strings of the same n-grams, 0 for strings that share none.
+and the similarity is the cosine: 1 for strings with the same n-grams, 0 for strings that share none.
 
 Why 3-grams of the whole string: of 3,033 held-out synonyms of HPO, with 38,320 strings indexed, the right concept comes
 first for 37.1% and is among 20 strings for 72.5%. With 2- to 4-grams it is 37.4 and 72.9 at three times the size and
-time; with 2- and 3-grams 37.9 and 72.1; with 3-grams that end at a word's end (scikit-learn's char_wb) 36.2 and 71.6.
-Counting an n-gram as often as it stands changes 0.2.
+time; with 2- and 3-grams 37.9 and 72.1; with 3-grams within words (scikit-learn's char_wb) 36.2 and 71.6. Counting an
+n-gram as often as it occurs changes 0.2.
 
 The folder:
 
@@ -47,15 +47,15 @@ from alphita.index.neighbours import GROUP, Reached, greatest, powers, reaching
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-# Up to so many strings a hash table is made, in some 20 ms, when the first is looked up.
+# Up to this many strings, a hash table is built at the first look-up, in some 20 ms.
 BY_HASH = 131_072
 
 
 class SortedStrings:
     """A read-only list of distinct strings in the order of their UTF-8 bytes.
 
-    It reads the Arrow buffers in place: a hash table over millions of strings would take seconds and gigabytes to make
-    at each start, binary search takes some microseconds a look-up and no memory. Up to `BY_HASH` strings there is one.
+    It reads the Arrow buffers in place: a hash table of millions of strings would take seconds and gigabytes at each
+    start, binary search takes microseconds per look-up and no memory. Up to `BY_HASH` strings there is one.
     """
 
     def __init__(self, array: pa.LargeStringArray) -> None:
@@ -82,7 +82,7 @@ class SortedStrings:
         return {string: row for row, string in enumerate(self.array.to_pylist())}
 
     def rows(self, strings: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of each string, -1 where there is none: (len(strings),) int64."""
+        """Return the row of each string, -1 if there is none: (len(strings),) int64."""
         count = len(self)
         if count <= BY_HASH:
             return np.array([self._places.get(string, -1) for string in strings], np.int64)
@@ -104,7 +104,7 @@ TWO = np.uint64(1 << 63)  # marks a 2-gram; three code points leave that bit fre
 
 
 def cut(strings: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the n-grams (m,) of all strings, repeated ones too, as packed code points, and the string of each."""
+    """Return all n-grams (m,) of the strings, with repeats, as packed code points, and the string of each."""
     lengths = np.fromiter(map(len, strings), np.int64, len(strings)) + 2
     text = " " + "  ".join(strings) + " "
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)[: lengths.sum()]
@@ -134,27 +134,27 @@ def distinct(
     return np.divmod(keys, width)
 
 
-# Products that are looked at: query, ascending, string, and value.
+# Selected products: query, ascending, string, and value.
 Found = tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32]]
 SETTINGS = {"scheme": "3-grams, 2-grams from U+2E80", "term_frequency": "once", "padding": "string"}
 STRINGS_A_SHARD = 131_072
 QUERIES_AT_ONCE = 8192
 PAIRS_AT_ONCE = 65_536
-# Numbers in the table that `pairwise` looks values up in: it should stay in the cache.
+# Numbers in the look-up table of `pairwise`: it should fit into the cache.
 TABLE_NUMBERS = 1 << 20
-# Strings looked at for one query, in all its n-grams together: beyond, its most frequent n-grams are left out of the
-# search, and what is found is scored again by all of them. Among 40,000 strings hardly a query comes there. Among a
-# million, searching by all finds some 250 queries/s and core, this some 800; the best string is the same for all of 500
-# misspelt strings, and for 99.4% of as many with their words moved as well; of the 16 best 96% and 91% are found.
+# Strings examined for one query, over all its n-grams: beyond this, its most frequent n-grams are left out of the
+# search, and the results are rescored with all of them. Among 40,000 strings, hardly any query reaches the limit. Among
+# a million, all n-grams allow some 250 queries/s per core, and this some 800; the best string is the same for all of
+# 500 misspelt strings, and for 99.4% of as many also reordered; of the 16 best, 96% and 91% are found.
 POSTINGS_A_QUERY = 150_000
-# Up to so many strings queries are looked at one by one: in a third of the time that a product of all takes. Among
-# a million it takes 1.3 times as long, or half for a query alone.
+# Up to this many strings, queries are processed one by one, in a third of the time of a joint product. Among a million
+# this takes 1.3 times as long, or half for a single query.
 ONE_BY_ONE = STRINGS_A_SHARD
-# SciPy's own, which adds products to what is there; a release may have another name for it.
+# SciPy's internal function, which adds products to an array; other releases may name it differently.
 ADD = "csc_matvec"
-# Below any value that is scaled to 1 or more.
+# Less than any value that is scaled to 1 or more.
 BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
-# How many times as many strings as wanted are then scored again.
+# Rescored strings, as a multiple of the requested ones.
 SCORED_AGAIN = 6
 
 
@@ -164,7 +164,7 @@ def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
 
     folder.mkdir(parents=True)
     n = len(strings)
-    # Cut twice rather than kept: all n-grams of millions of strings at once are gigabytes.
+    # Split twice instead of stored: all n-grams of millions of strings take gigabytes.
     codes = np.unique(np.concatenate([np.unique(cut(block)[0]) for block in blocks(strings)]))
     columns, counts = [], []
     for block in blocks(strings):
@@ -177,7 +177,7 @@ def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
     del columns
     df = np.bincount(column, minlength=len(codes))
     idf = (np.log((1 + n) / (1 + df)) + 1).astype(np.float32)
-    # What is as large as all n-grams together is written shard by shard: of many millions of strings it is gigabytes.
+    # Arrays as large as all n-grams are written shard by shard: for many millions of strings they take gigabytes.
     postings, weights = (
         np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, column.shape)
         for name, dtype in (("postings", np.int32), ("weights", np.float32))
@@ -222,7 +222,7 @@ class Ngrams:
 
     @classmethod
     def open(cls, folder: Path) -> Ngrams:
-        """Open what `build` wrote."""
+        """Open the files that `build` wrote."""
         try:
             return cls(folder)
         except (OSError, ValueError, IndexError) as error:
@@ -260,7 +260,7 @@ class Ngrams:
     def _elsewhere(
         self, column: NDArray[Any], offsets: NDArray[np.int64], without: Sequence[Sequence[str]]
     ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Return the n-grams of each row that indexed strings other than its `without` have, and the new offsets."""
+        """Return the n-grams of each row that occur in strings other than its `without`, and the new offsets."""
         width, n = len(self.codes), len(without)
         key = np.repeat(np.arange(n), np.diff(offsets)) * width + column
         taken = [np.zeros(0, np.int64)]
@@ -280,21 +280,21 @@ class Ngrams:
         return column[kept], np.concatenate([[0], np.cumsum(kept)])[offsets]
 
     def search(self, queries: csr_matrix, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the k strings most similar to each query, a row of `vectorize`, most similar first; equals by row."""
+        """Return the k strings most similar to each query, a row of `vectorize`, most similar first; ties by row."""
         if k < 0:
             raise UsageError(f"k must be 0 or more, not {k}")
         similarity, rows = np.zeros((queries.shape[0], k), np.float32), np.full((queries.shape[0], k), -1, np.int64)
         if k:
             for start in range(0, queries.shape[0], QUERIES_AT_ONCE):
                 part = slice(start, start + QUERIES_AT_ONCE)
-                # Taking rows out costs as much as all else here of one query.
+                # Selecting rows takes as long as everything else for one query.
                 some = queries if queries.shape[0] <= QUERIES_AT_ONCE else queries[part]
                 similarity[part], rows[part] = self._search(some, k)
         return similarity, rows
 
     def _search(self, queries: csr_matrix, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         affordable, cut_short = self._affordable(queries)
-        # One more than asked for shows whether the last place is shared; a product may have kept any of the equals.
+        # One more than requested shows whether the last place is tied; a product may have kept any of the ties.
         depth = np.where(cut_short, SCORED_AGAIN * k, k + 1).clip(max=len(self))
         one_by_one = len(self) <= ONE_BY_ONE
         query, string, value = (self._one_by_one if one_by_one else self._product)(affordable, depth)
@@ -309,7 +309,7 @@ class Ngrams:
         return np.minimum(similarity[:, :k], 1), rows[:, :k]
 
     def _one_by_one(self, queries: csr_matrix, depth: NDArray[np.int64]) -> Found:
-        """Return the `depth` (q,) greatest products of each query with the strings, and what equals the last."""
+        """Return the `depth` (q,) greatest products of each query with the strings, including ties for the last."""
         parts = []
         for row, most in enumerate(depth.tolist()):
             line, string, value, _ = self._reaching(queries, row, most)
@@ -318,7 +318,7 @@ class Ngrams:
         return query, string, value
 
     def _affordable(self, queries: csr_matrix) -> tuple[csr_matrix, NDArray[np.bool_]]:
-        """Return the queries without the n-grams that are too frequent to search by, and which of them lost some."""
+        """Return the queries without n-grams that are too frequent for the search, and which queries lost some."""
         from scipy.sparse import csr_matrix
 
         frequency = self.frequency[queries.indices]
@@ -328,7 +328,7 @@ class Ngrams:
         row = np.repeat(np.arange(queries.shape[0]), np.diff(queries.indptr))
         order = np.lexsort((frequency, row))
         looked_at = np.cumsum(frequency[order]) - whole[queries.indptr[:-1]][row[order]]
-        # The rarest one is kept whatever it costs.
+        # The rarest one is always kept.
         kept = (looked_at <= POSTINGS_A_QUERY) | (np.arange(len(order)) == queries.indptr[row[order]])
         order = np.sort(order[kept])
         counts = np.bincount(row[order], minlength=queries.shape[0])
@@ -336,7 +336,7 @@ class Ngrams:
         return csr_matrix(parts, shape=queries.shape), counts < np.diff(queries.indptr)
 
     def _product(self, queries: csr_matrix, depths: NDArray[np.int64]) -> Found:
-        """Return the greatest products of each query with the strings, as many as the most in `depths` (q,)."""
+        """Return the greatest products of each query with the strings, as many as the maximum of `depths` (q,)."""
         from scipy.sparse import csr_matrix
         from sparse_dot_topn import sp_matmul_topn, zip_sp_matmul_topn
 
@@ -348,16 +348,16 @@ class Ngrams:
         how: dict[str, Any] = {"top_n": depth, "sort": True, "n_threads": min(machine.threads(), queries.shape[0])}
         best = sp_matmul_topn(needed, self._lists[0][used], **how)
         for number, lists in enumerate(self._lists[1:], 1):
-            # A string counts only if it is not below the last of those found so far; half of the time is saved by not
-            # sorting in the others. The limit is one number for all queries, so each is multiplied by the power of two
-            # that brings its own limit to between 1 and 2: that changes no digit.
+            # A string counts only if it is not below the last one found so far; not sorting the others saves half of
+            # the time. The limit is one number for all queries, so each is multiplied by the power of two that moves
+            # its limit to between 1 and 2, which changes no digit.
             scale = powers(best, depth)
             scaled = csr_matrix(
                 (needed.data * np.repeat(scale, np.diff(needed.indptr)), own, needed.indptr), shape=needed.shape
             )
             near = sp_matmul_topn(scaled, lists[used], threshold=BELOW_ONE, **how)
             near.data /= np.repeat(scale, np.diff(near.indptr))
-            # What was found so far counts as one part, as wide as its parts together.
+            # The results so far count as one part, as wide as its parts together.
             best.resize((queries.shape[0], number * STRINGS_A_SHARD))
             best = zip_sp_matmul_topn(depth, [best, near])
         return np.repeat(np.arange(best.shape[0]), np.diff(best.indptr)), best.indices, best.data
@@ -372,13 +372,13 @@ class Ngrams:
             stop = min(start + STRINGS_A_SHARD, len(self))
             part = slice(int(self.offsets[start]), int(self.offsets[stop]))
             lists = csr_matrix((len(self.codes), stop - start), dtype=np.float32)
-            # Given to the constructor, parts of larger arrays would be copied.
+            # The constructor would copy parts of larger arrays.
             lists.data, lists.indices, lists.indptr = self.weights[part], self.postings[part], ends
             shards.append(lists)
         return shards
 
     def _reaching(self, queries: csr_matrix, row: int, k: int) -> Reached:
-        """Return the k strings most similar to one query of those that share an n-gram, and what equals the last."""
+        """Return the k strings most similar to one query by shared n-grams, including ties for the last."""
         above_0 = np.finfo(np.float32).tiny
         return reaching(self._similarities(queries, row)[None], k, lambda bound: np.maximum(bound, above_0))
 
@@ -403,7 +403,7 @@ class Ngrams:
     def pairwise(
         self, queries: csr_matrix, query_rows: NDArray[np.int64], string_rows: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Return the similarity (p,), 0 to 1, by all n-grams, of rows of queries (fastest ascending) and strings."""
+        """Return the similarity (p,), 0 to 1, with all n-grams, of rows of queries (best ascending) and strings."""
         similarity = np.empty(len(query_rows), np.float32)
         order = np.argsort(query_rows, kind="stable")
         wanted, starts = np.unique(query_rows[order], return_index=True)
@@ -428,7 +428,7 @@ class Ngrams:
     def _sums(
         self, table: NDArray[np.float32], line: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Add up, for each pair, what the table holds from `line` on at the n-grams of its string."""
+        """For each pair, sum the table's values from `line` on at the n-grams of its string."""
         begin = self.offsets[rows]
         counts = self.offsets[rows + 1] - begin
         ends = np.cumsum(counts)
@@ -440,7 +440,7 @@ class Ngrams:
 
 
 def _scale(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return what makes each row unit, (rows,); 0 for an empty row."""
+    """Return the factor that gives each row unit length, (rows,); 0 for an empty row."""
     scale = np.zeros(len(offsets) - 1, np.float32)
     filled = np.flatnonzero(np.diff(offsets))
     if len(filled):

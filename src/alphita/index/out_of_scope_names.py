@@ -1,4 +1,4 @@
-"""What other vocabularies name and an index lacks: whoever asks for such a name hardly means one of its concepts.
+"""Names in other vocabularies that an index lacks: a mention with such a name is unlikely to mean one of its concepts.
 
 Only hashes are kept: (n,) uint64, sorted, the first eight bytes of BLAKE2b of each cleaned name.
 """
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import polars as pl
 
-# Of a mention, names of so many words are looked for; beside the mention as a whole.
+# Maximum words of a name inside a mention; the mention as a whole is looked up too.
 MAX_WORDS = 4
 _WORD = re.compile(r"[^\W_]+")
 
 
 def absent(names: pl.DataFrame, strings: pa.LargeStringArray) -> pl.DataFrame:
-    """Return the names of those concepts of other vocabularies none of whose names is a string of the index."""
+    """Return the names of other vocabularies' concepts that have no name among the strings of the index."""
     import polars as pl
 
     from alphita.index.external_names import OF_CODES, OURS
@@ -33,7 +33,7 @@ def absent(names: pl.DataFrame, strings: pa.LargeStringArray) -> pl.DataFrame:
     foreign = foreign.with_columns(known=known)
     there = foreign.filter("known").select("source", "id").unique()
     lacking = foreign.join(there, on=["source", "id"], how="anti", maintain_order="left")
-    # A name of two concepts, one of which the index has, says nothing.
+    # A name of two concepts, one of which the index has, is ambiguous.
     return lacking.join(foreign.join(there, on=["source", "id"], how="semi"), on="key", how="anti")
 
 
@@ -44,7 +44,7 @@ def hashed(texts: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def shares(texts: Sequence[str], elsewhere: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Return what share of each cleaned string's words stands in names of elsewhere, (n,), 0 to 1."""
+    """Return the share of each cleaned string's words in out-of-scope names, (n,), 0 to 1."""
     shares_of_words = np.zeros(len(texts), np.float32)
     if not len(elsewhere):
         return shares_of_words
@@ -70,7 +70,7 @@ def shares(texts: Sequence[str], elsewhere: NDArray[np.uint64]) -> NDArray[np.fl
 
 
 def hits(texts: Sequence[str], elsewhere: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return whether each cleaned string is a name of elsewhere, (n,)."""
+    """Return whether each cleaned string is an out-of-scope name, (n,)."""
     if not len(elsewhere) or not len(texts):
         return np.zeros(len(texts), bool)
     wanted = hashed(texts)

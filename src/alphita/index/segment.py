@@ -1,21 +1,20 @@
-"""A segment: an immutable part of an index, and the files that hold it.
+"""A segment: an immutable part of an index, and its files.
 
 strings.arrow   the distinct cleaned strings, sorted by bytes: row s of `vectors.npy` is the vector of string s
 vectors.npy     (n_strings, dim) float32 or float16, of length 1
 offsets.npy     (n_strings + 1,) int64: the terms of string s are the rows offsets[s] up to offsets[s + 1] of
-terms.arrow     what is shown of each term; within a string: exact scope first, preferred first, official first
-standing.npy    (n_terms,) uint8: how well a term stands for its concept, 0 best: scope before preference, and
-                from `RETIRED_STANDING` on the terms of retired concepts, which stand for their replacement, and
-                those of OMOP's non-standard ones, which stand for what these map to, beside themselves; the column
-                `retired_concept` names either; from `EXTERNAL_STANDING` on names of other vocabularies (`borrowing`);
-                the column `borrowed_as` holds the own name that each stands behind
-short_forms.arrow   what the clinic's short forms and borrowed ones may mean (see `enrichment`), if it has any
-codes.arrow         codes of other vocabularies, and which concepts they are (see `codes`)
-elsewhere.npy       hashes of names of other vocabularies' concepts that the index lacks (see `elsewhere`), if any
-concepts.arrow  id, name and what else is kept of each concept that has a term here; with parents.npy,
+terms.arrow     the displayed data of each term; within a string: exact scope first, preferred first, official first
+standing.npy    (n_terms,) uint8: the rank of a term for its concept, 0 best: scope before preference; from
+                `RETIRED_STANDING` on, terms of retired concepts, which lead to the replacement, and of non-standard
+                OMOP concepts, which also lead to their targets (the column `retired_concept` names either); from
+                `EXTERNAL_STANDING` on, external names (the column `borrowed_as` has the own name that each accompanies)
+short_forms.arrow   the meanings of clinical and external short forms (see `enrichment`), if it has any
+codes.arrow         codes of other vocabularies, and their concepts (see `concepts`)
+elsewhere.npy       hashes of other vocabularies' names that the index lacks (see `out_of_scope_names`), if any
+concepts.arrow  id, name and other data of each concept that has a term here; with parents.npy,
                 parent_offsets.npy, known_ids.arrow and known_rows.npy (see `concepts`)
 ngrams/         (see `ngrams`), unless left out
-hnsw.faiss, ivf_pq.faiss      what a backend prepared, if any
+hnsw.faiss, ivf_pq.faiss      the files of a backend, if any
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ from alphita.terminology.text import clean_many
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
-# In the order in which the terms of one string are shown.
+# In the order in which the terms of a string are shown.
 SCOPES = ("exact", "narrow", "broad", "related")
 STATUSES = ("official", "candidate", "machine")
-# What a term brings along, beside its string and its concept.
+# The columns of a term, in addition to its string and its concept.
 TERM_COLUMNS = ("scope", "language", "source", "code", "type", "status")
 RETIRED_STANDING = 2 * (len(SCOPES) + 1)
 EXTERNAL_STANDING = 2 * RETIRED_STANDING
 STRINGS_AT_ONCE = 1_000_000
-# What every segment has today, and those of earlier builds may lack.
+# Files of every current segment, which those of earlier builds may lack.
 ADDED = {
     "parents.npy": "the ancestors of concepts",
     "known_ids.arrow": "ids that were replaced",
@@ -96,7 +95,7 @@ class Segment:
         return array
 
     def _open_concepts(self) -> None:
-        """Open the graph and the ids, which an index of an earlier version lacks."""
+        """Open the graph and the ids, which indexes of earlier versions lack."""
         self.parents: NDArray[np.int32] | None = None
         self.parent_offsets: NDArray[np.int64] | None = None
         if (self.path / "parents.npy").exists():
@@ -114,24 +113,24 @@ class Segment:
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """What a segment made today has and this one does not, in words: an earlier build made it."""
+        """The files that this segment, from an earlier build, lacks, in words."""
         lacks = [what for file, what in ADDED.items() if not (self.path / file).exists()]
         return (*lacks, *(what for name, what in ADDED_COLUMNS.items() if name not in self.terms.column_names))
 
     @functools.cached_property
     def borrowed(self) -> NDArray[np.bool_]:
-        """Whether each term is another vocabulary's name, (n_terms,)."""
+        """Whether each term is an external name, (n_terms,)."""
         return np.asarray(self.standing) >= EXTERNAL_STANDING
 
     def concept_rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of the concept that answers to each CURIE, -1 where none does: (len(ids),) int64."""
+        """Return the row of the concept with each CURIE, -1 if there is none: (len(ids),) int64."""
         place = self._known_ids.rows(ids)
         for wrong in np.flatnonzero(place < 0).tolist():
             place[wrong] = self._known_ids.rows([prefixes.normalize(ids[wrong])])[0]
         return np.where(place >= 0, self._known_rows[np.maximum(place, 0)], -1).astype(np.int64)
 
     def coded(self, codes: Sequence[str]) -> list[list[int]]:
-        """Return the rows of the concepts that each code of another vocabulary is; of an index without codes none."""
+        """Return the rows of the concepts to which each code of another vocabulary maps, if any."""
         if self._codes is None or not len(self._codes):
             return [[] for _ in codes]
         places = SortedStrings(self._codes.column("id").chunk(0)).rows(codes).tolist()
@@ -139,7 +138,7 @@ class Segment:
         return [concepts[place].as_py() if place >= 0 else [] for place in places]
 
     def mapped_homonyms(self, string: NDArray[np.int64], concept: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many of the other concepts of a string have it by a mapping from or to this concept alone.
+        """Return how many of the other concepts of a string have it only through a mapping from or to this concept.
 
         Args:
             string, concept: (n,) rows; each concept has a term of that string.
@@ -151,14 +150,14 @@ class Segment:
 
     @functools.cached_property
     def _mapped_homonyms(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The strings and concepts that a mapping joins to others, as sorted keys, and to how many each."""
+        """The strings and concepts that a mapping connects with others, as sorted keys, and the number of these."""
         if "retired_concept" not in self.terms.column_names:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         retired = concepts.text(self.terms.column("retired_concept"))
         copies = np.flatnonzero(pc.is_valid(retired).to_numpy(zero_copy_only=False))
         place = pc.index_in(retired.take(pa.array(copies)), value_set=concepts.text(self.concepts.column("id")))
         source = pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        # Concepts that are retired are not indexed.
+        # Retired concepts are not indexed.
         copies, source = copies[source >= 0], source[source >= 0]
         string = np.searchsorted(self.offsets, copies, "right") - 1
         pairs = np.unique(np.stack([string, self.term_concept[copies].astype(np.int64), source], axis=1), axis=0)
@@ -167,13 +166,13 @@ class Segment:
         return keys, counts.astype(np.int64)
 
     def parents_of(self, concept: int) -> NDArray[np.int32]:
-        """Return the rows of a concept's nearest ancestors that are indexed too, sorted."""
+        """Return the rows of a concept's nearest indexed ancestors, sorted."""
         if self.parents is None or self.parent_offsets is None:
             return np.zeros(0, np.int32)
         return np.asarray(self.parents[self.parent_offsets[concept] : self.parent_offsets[concept + 1]])
 
     def top(self) -> int | None:
-        """Return the row of the one concept that is above others and below none; None: there is no such one."""
+        """Return the row of the root concept; None if there is not exactly one."""
         if self.parents is None or self.parent_offsets is None:
             return None
         above = np.unique(self.parents)
@@ -181,7 +180,7 @@ class Segment:
         return int(tops[0]) if len(tops) == 1 else None
 
     def descendants(self, concept: int) -> NDArray[np.int64]:
-        """Return the rows of all concepts below one, sorted, itself left out; a circle is walked once."""
+        """Return the rows of all concepts below one, sorted, without itself; cycles are followed once."""
         if self.parents is None or self.parent_offsets is None:
             raise InputError(
                 "this index was built without parents of concepts", file=self.path, remedy="build the index again"
@@ -197,7 +196,7 @@ class Segment:
 
 
 class Content(NamedTuple):
-    """What a segment holds beside its vectors; see the module for each."""
+    """The content of a segment apart from its vectors; see the module for each."""
 
     strings: pa.LargeStringArray
     offsets: NDArray[np.int64]
@@ -208,7 +207,7 @@ class Content(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a segment is given beside its terminology; see the module for each."""
+    """The additions to a segment beyond its terminology; see the module for each."""
 
     short_forms: pa.Table | None = None
     elsewhere: NDArray[np.uint64] | None = None
@@ -218,7 +217,7 @@ NOTHING_GIVEN = Given()
 
 
 def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[str]) -> Content:
-    """Gather what a segment holds of the live concepts of a terminology, and of those that they stand for."""
+    """Collect the content of a segment: live concepts of a terminology, and the concepts that they replace."""
 
     stands_for = concepts.replacements(terminology)
     own = np.asarray(terminology.term_concept)
@@ -263,7 +262,7 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
 
 
 def _distinct(cleaned: pa.LargeStringArray) -> tuple[pa.LargeStringArray, NDArray[np.int64]]:
-    """Return the distinct strings, sorted, and the place of each string among them."""
+    """Return the distinct strings, sorted, and the position of each string among them."""
     strings = pc.unique(cleaned)
     strings = strings.take(pc.sort_indices(strings))
     return strings, pc.index_in(cleaned, value_set=strings).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -272,7 +271,7 @@ def _distinct(cleaned: pa.LargeStringArray) -> tuple[pa.LargeStringArray, NDArra
 def _with_mapped(
     rows: NDArray[np.int64], own: NDArray[np.int32], stands_for: NDArray[np.int32], mapped: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the rows of terms, those of non-standard concepts again for each target, and what each stands for."""
+    """Return the rows of terms, those of non-standard concepts again for each target, and the concept of each."""
     first, end = (np.searchsorted(mapped[:, 0], own[rows], side) for side in ("left", "right"))
     counts = end - first
     again = np.repeat(rows, counts)
@@ -284,7 +283,7 @@ def _with_mapped(
 def _not_named_already(
     cleaned: pa.LargeStringArray, own: NDArray[np.int32], concept: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Return which terms to keep: one of another concept is left out if the concept has the same string itself."""
+    """Return which terms to keep: another concept's term is left out if the concept itself has the same string."""
     other = concept != own
     if not other.any():
         return np.ones(len(own), bool)
@@ -294,7 +293,7 @@ def _not_named_already(
 
 
 def write(path: Path, content: Content, given: Given = NOTHING_GIVEN) -> None:
-    """Write everything of a segment but its vectors into the folder `path`."""
+    """Write a segment, except its vectors, into the folder `path`."""
     path.mkdir(parents=True)
     if given.short_forms is not None:
         _write(path / SHORT_FORMS, given.short_forms)
@@ -317,7 +316,7 @@ def write(path: Path, content: Content, given: Given = NOTHING_GIVEN) -> None:
 
 
 def _rank(table: pa.Table, name: str, order: Sequence[str]) -> NDArray[np.int64]:
-    """Return each row's place in `order`; what is not listed comes last."""
+    """Return each row's position in `order`; unlisted values come last."""
     if name not in table.column_names:
         return np.zeros(len(table), dtype=np.int64)
     place = pc.index_in(table.column(name).cast(pa.string()), value_set=pa.array(order))
@@ -325,7 +324,7 @@ def _rank(table: pa.Table, name: str, order: Sequence[str]) -> NDArray[np.int64]
 
 
 def _write(path: Path, table: pa.Table) -> None:
-    # One record batch, so that each column is one array when it is mapped again.
+    # One record batch, so that each column is one array when it is mapped.
     table = table.combine_chunks().unify_dictionaries()
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)

@@ -1,13 +1,13 @@
-"""From what a user names to an index that answers: `--to` on the command line, `to=` in Python.
+"""Finds or builds the index for a source: `--to` on the command line, `to=` in Python.
 
     hpo, icd10cm            an open terminology that is installed with Alphita
-    hp.obo, a folder, ...   a terminology as it is published; its kind is told from its content (`terminology.detect`)
+    hp.obo, a folder, ...   a published terminology; its format is recognised by its content (`terminology.detect`)
     X.terminology           one that was imported
     X.index                 one that was indexed
 
-What is not an index yet is imported, and indexed with the model that its languages and the strings' call for. Both are
-kept in the cache, under the hash of all that they were made from: so a changed file, another model or another version
-of Alphita makes a new one, and the same content is never indexed twice. What was damaged there is made again.
+Other sources are imported, and indexed with the model for the languages of names and strings. Both results are cached
+under the hash of all their inputs: so a changed file, another model or another version of Alphita leads to a new index,
+and the same content is never indexed twice. Damaged files in the cache are built again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 TERMINOLOGY, INDEX = "terminology", "index"
 LOADERS = "alphita.terminology.loaders"
-# What makes an artefact: it depends on that beside its content.
+# The code that builds an artefact, on which it depends in addition to its content.
 MAKERS = {TERMINOLOGY: ("terminology", "textio.py"), INDEX: ("terminology", "index", "encoder")}
 UNUSED_DAYS = 90
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def index_of(
     threads: int | None = None,
     verify: bool | None = None,
 ) -> Index:
-    """Return the index of what `to` names; it is made first if need be."""
+    """Return the index for `to`; it is built first if necessary."""
     if is_index(to):
         if choice not in (None, Choice()):
             raise UsageError(
@@ -86,12 +86,12 @@ def index_of(
 
 
 def is_index(to: Path | str) -> bool:
-    """Tell whether `to` names an index folder, which answers with the model it was made with."""
+    """Tell whether `to` is an index folder, which uses its own model."""
     return _kind(to) == INDEX
 
 
 def terminology_of(source: Path | str) -> Path:
-    """Return the terminology folder of a source; it is imported first if need be."""
+    """Return the terminology folder of a source; it is imported first if necessary."""
     kind = _kind(source)
     if kind == TERMINOLOGY:
         return Path(source).expanduser()
@@ -100,7 +100,7 @@ def terminology_of(source: Path | str) -> Path:
     from alphita.terminology.detect import PACKAGED, DetectedSource, detect, find_packaged
 
     path = Path(source).expanduser()
-    # A file or folder of this name goes before a name that comes with Alphita.
+    # A file or folder with this name takes precedence over a name that comes with Alphita.
     if path.exists():
         detected = detect(path)
     elif str(source) in PACKAGED:
@@ -113,7 +113,7 @@ def terminology_of(source: Path | str) -> Path:
 
 
 def enrichment_of(choice: Choice, terminology: Terminology | None = None) -> Enrichment:
-    """Return what is chosen for an index, of a terminology."""
+    """Return the options of an index for a terminology."""
     from alphita.index import enrichment
 
     choice.check()
@@ -123,7 +123,7 @@ def enrichment_of(choice: Choice, terminology: Terminology | None = None) -> Enr
 
 
 def choice_hash(choice: Choice) -> str:
-    """Return the hash of what is chosen for an index, by its content."""
+    """Return the hash of an index's options, by their content."""
     choice.check()
     paths = [(terminology_of(name), "terminology") for name in choice.names]
     paths += [(shipped_folder(), KIND)] if choice.borrow else []
@@ -131,7 +131,7 @@ def choice_hash(choice: Choice) -> str:
 
 
 def located(source: Path | str) -> str:
-    """Return a name that comes with Alphita as it is, and the whole path of a file or folder."""
+    """Return a name that comes with Alphita unchanged, and the full path of a file or folder."""
     path = Path(source).expanduser()
     if path.exists():
         if (kind := _kind(path)) is not None:
@@ -145,8 +145,8 @@ def located(source: Path | str) -> str:
 
 
 def _kind(source: Path | str) -> str | None:
-    """Return what kind of artefact a folder is; None: it is none of ours, or a name."""
-    # The path of nothing is the folder that one is in.
+    """Return the kind of artefact in a folder; None if it is not one of Alphita's, or a name."""
+    # The empty path is the current folder.
     if not str(source).strip():
         raise UsageError("an empty name; give a terminology's name, file or folder")
     manifest = Path(source).expanduser() / artefact.MANIFEST
@@ -174,7 +174,7 @@ def _made_by(kind: str) -> list[Any]:
 
 
 def _content(path: Path) -> list[list[str]]:
-    """Return name and hash of a file, or of all files of a folder; names count, for loaders may go by them."""
+    """Return name and hash of a file, or of all files of a folder; names count, because loaders may use them."""
     if not path.is_dir():
         return [[path.name, artefact.hash_file(path)]]
     files = sorted(file for file in path.rglob("*") if file.is_file())
@@ -183,7 +183,7 @@ def _content(path: Path) -> list[list[str]]:
 
 @functools.cache
 def _model(name: str) -> list[str]:
-    """Return the hashes of a shipped model and of what lies beside it: an index keeps a copy of both."""
+    """Return the hashes of a shipped model and of the files next to it: an index stores a copy of both."""
     folder = resolve(name)
     hashes = [str(artefact.open_manifest(folder, "model")["content_hash"])]
     if (folder / CALIBRATION).is_dir():
@@ -220,7 +220,7 @@ def _verified_terminology(path: Path) -> Path:
 
 
 def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path], None]) -> T:
-    """Return what the cache keeps under a key, opened; made if it is missing or damaged."""
+    """Open the cached artefact with a key; build it if it is missing or damaged."""
     name = f"{key[:32]}.{kind}"
     target = machine.cache_dir() / kind / name
     if (ready := _opened(target, open_)) is not None:
@@ -245,7 +245,7 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
         try:
             make(target)
         except UsageError:
-            # Where files cannot be locked, another process may have made it meanwhile.
+            # If files cannot be locked, another process may have built it in the meantime.
             if (ready := _opened(target, open_)) is None:
                 raise
             return ready
@@ -254,7 +254,7 @@ def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path]
 
 
 def _remove_unused(made: Path, kind: str) -> None:
-    """Remove what nobody opened for long before the last of the others; openings are marked at the locks' times."""
+    """Remove artefacts that nobody opened for long before the others; the times of the locks record openings."""
     used: dict[Path, float] = {}
     for lock in made.parent.glob("*.lock"):
         with contextlib.suppress(OSError):
@@ -302,7 +302,7 @@ def _of_this_process() -> Path:
 
 
 def reusing(old: Index, encoder: Encoder, *, half: bool = False) -> Blocks:
-    """Return what gives strings their vectors out of `old`, and encodes those that it lacks; for `store.build`."""
+    """Return a function for `store.build` that takes vectors from `old`, and encodes the strings that it lacks."""
     old.check_encoder(encoder, remedy="give the model of that index, or encode everything: leave --update out")
     if old.vectors.dtype == np.float16 and not half:
         raise UsageError(f"{old.path} holds its vectors in half precision; give --half too, or leave --update out")

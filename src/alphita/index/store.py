@@ -3,7 +3,7 @@
 X.index/
   manifest.json      hashes of every file, of the terminology, model, tokenizer and cleaning rules
   segments/000/      strings, vectors, n-grams, terms, concepts (see `segment`)
-  model/             the encoder that made the vectors, so that nothing else is needed to normalise
+  model/             the encoder of the vectors, so that nothing else is needed to normalise
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def build(
             },
             **added,
         }
-        # The manifest shows these to people; the copy in a hashed file makes a change to them noticed.
+        # The manifest shows these to people; the copy in a hashed file reveals changes.
         (draft.path / "facts.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         draft.fields.update(facts)
         manifest = terminology.manifest
@@ -112,7 +112,7 @@ def build(
 
 
 class IndexedConcept(NamedTuple):
-    """A concept as the index shows it; what an index of an earlier version lacks is None or empty."""
+    """The index's data about a concept; fields that an index of an earlier version lacks are None or empty."""
 
     id: str
     name: str
@@ -123,7 +123,7 @@ class IndexedConcept(NamedTuple):
 
 
 class Index:
-    """An opened index; nothing of it is read before it is needed."""
+    """An opened index; its files are read when they are needed."""
 
     def __init__(self, path: Path, manifest: dict[str, Any], part: Segment, backend: str) -> None:
         self.path, self.manifest, self.segment = path, manifest, part
@@ -140,11 +140,11 @@ class Index:
 
         Args:
             path: its folder.
-            backend: search with this one instead of the one it was built with.
-            verify: rehash every file (True), check sizes only (False), or a large one only when it was changed (None).
+            backend: search with this backend instead of the one with which the index was built.
+            verify: check all hashes (True), sizes only (False), or hashes of large files only if they changed (None).
 
         Raises:
-            InputError: it is not an index, a file is damaged, or its parts do not belong together.
+            InputError: it is not an index, a file is damaged, or the files do not belong together.
         """
         path = Path(path)
         manifest = artefact.open_checked(path, KIND, verify)
@@ -162,7 +162,7 @@ class Index:
 
     @property
     def model_path(self) -> Path:
-        """The folder of the encoder that made the vectors."""
+        """The folder of the encoder that computed the vectors."""
         return self.path / "model"
 
     @property
@@ -177,7 +177,7 @@ class Index:
 
     @property
     def vectors(self) -> Vectors:
-        """(n_strings, dim) of length 1, mapped: float32, or float16 of an index built so."""
+        """(n_strings, dim), of length 1, memory-mapped: float32, or float16 if the index was built with `--half`."""
         return self.segment.vectors
 
     def __len__(self) -> int:
@@ -185,23 +185,23 @@ class Index:
 
     @property
     def findable(self) -> int:
-        """How many strings a search can find: all of them here."""
+        """Number of strings that a search can find: here, all of them."""
         return len(self)
 
     def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of each cleaned string, -1 where it is not indexed: (len(cleaned),) int64."""
+        """Return the row of each cleaned string, or -1 if it is not indexed: (len(cleaned),) int64."""
         return self.segment.strings.rows(cleaned)
 
     def concept_rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of the concept that each CURIE names; see `Segment.concept_rows`."""
+        """Return the row of the concept with each CURIE; see `Segment.concept_rows`."""
         return self.segment.concept_rows(ids)
 
     def coded(self, codes: Sequence[str]) -> list[list[int]]:
-        """Return the rows of the concepts that each code of another vocabulary is; see `Segment.coded`."""
+        """Return the rows of the concepts to which each code of another vocabulary maps; see `Segment.coded`."""
         return self.segment.coded(codes)
 
     def concept(self, row: int) -> IndexedConcept:
-        """Return what the index knows of one concept."""
+        """Return the index's data about one concept."""
         table = self.segment.concepts
 
         def shown(name: str) -> Any:  # noqa: ANN401 - a string or a list of them
@@ -225,15 +225,15 @@ class Index:
 
     @property
     def base_model_hash(self) -> str:
-        """Hash of the encoder that made the vectors, without the head that was learned for this index."""
+        """Hash of the encoder that computed the vectors, without the head of this index."""
         return str(self.manifest.get("base_model_hash", self.manifest["model_hash"]))
 
     def check_encoder(self, encoder: Encoder, remedy: str = REBUILD) -> None:
-        """Make sure that `encoder` is the one that made the vectors.
+        """Check that `encoder` is the one that computed the vectors.
 
         Args:
             encoder: any.
-            remedy: what the error tells the user to do.
+            remedy: the advice in the error message.
 
         Raises:
             InputError: `encoder` has another dimension, other weights or another tokenizer.
@@ -267,7 +267,7 @@ def _write_vectors(
 
 
 def _prepare(backend: str, strings: SortedStrings, encoder: Encoder, folder: Path) -> dict[str, Any]:
-    """Let the backend write what it needs; return its settings."""
+    """Let the backend write its files; return its settings."""
     vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
 
     def varied() -> NDArray[np.float32]:

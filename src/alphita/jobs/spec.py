@@ -141,7 +141,7 @@ class Spec:
         help="Column with the reference range of that value: 3.5-5.1, <5; it shows whether the value is high or low.",
     )
     input_format: str = option(
-        "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines)."
+        "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; by default from the name (stdin: lines)."
     )
     sheet: str | None = option(
         None, panel=INPUT, help="Sheet of an Excel workbook; not needed if only one is not empty."
@@ -151,12 +151,12 @@ class Spec:
     split: bool = option(False, help="Write one line for each name in a string such as 'fever, cough and rash'.")
     top: int = option(1, least=1, help="Candidates per string, one line each.")
     explain: bool = option(False, help="Explain each answer in the column 'explanation'.")
-    format: str = option("", help=f"{FORMATS}; told by the output's name otherwise.")
+    format: str = option("", help=f"{FORMATS}; by default from the output's name.")
     header: Header = group(Header, without=("version", "date", "target_system"), panel=OUTPUT)
     prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=OUTPUT)
     concepts: Concepts = group(Concepts, panel=CONCEPTS)
     mappings: Path | None = option(
-        None, metavar="STORE", panel=REVIEWS, help="Review store whose final decisions answer first."
+        None, metavar="STORE", panel=REVIEWS, help="Review store; its final decisions take precedence."
     )
     mappings_source: str | None = option(
         None,

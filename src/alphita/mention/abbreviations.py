@@ -1,8 +1,8 @@
-"""What the abbreviations of a mention stand for.
+"""Expansion of abbreviations in a mention.
 
-Four sources: abbreviated terms of the terminology, definitions in the input (those in the mention itself or its own
-context silence every other meaning), the user's list, and the clinic's short forms that an index keeps, in which names
-of the terminology go before others, and what is meant oftener before what is rarer.
+There are four sources: abbreviated terms of the terminology, definitions in the input (a definition in the mention or
+its context excludes all other meanings), the user's list, and the clinical short forms stored in the index. Meanings
+that the terminology has a name for come first, then the more frequent ones.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ if TYPE_CHECKING:
     from alphita.index.store import Index
 
 ABBREVIATION = "abbreviation"
-# More names of a concept make a short form no clearer by its context.
+# Further names of a concept do not help to disambiguate a short form by its context.
 MAX_NAMES = 12
 
 
 class TermAbbreviations(NamedTuple):
-    """Abbreviations of some terms: those that stand for their concept, and parts with how many terms have them."""
+    """Abbreviations of some terms: those that name a concept, and parts of terms with their counts."""
 
     whole: list[Meaning]
     parts: Counter[Meaning]
 
     def meanings(self) -> list[Meaning]:
-        """Return all, each once, those for a concept first, then what more terms have before what fewer do."""
+        """Return all distinct abbreviations: those that name a concept first, then parts by number of terms."""
         return [*self.whole, *(part for part, _ in self.parts.most_common())]
 
 
 class AbbreviationTerms:
-    """The exact terms of an index's concepts that have a term of type `abbreviation`, and what short forms they show.
+    """The exact terms of concepts that have a term of type `abbreviation`, and the short forms derived from them.
 
-    Such a term that differs from another exact term of its concept in one part only shows that part: "Abnormal RBC
-    count" and "Abnormal red blood cell count". Else a short one ("MI") stands for its concept: by the first exact term
-    that its letters are found in ("Myocardial infarction"), or by the preferred name.
+    A term that differs from another exact term of its concept in only one part yields that part: "Abnormal RBC
+    count" and "Abnormal red blood cell count". Otherwise a short term ("MI") is expanded to the first exact term that
+    contains its letters ("Myocardial infarction"), or to the preferred name.
     """
 
     def __init__(self, index: Index) -> None:
@@ -91,7 +91,7 @@ class AbbreviationTerms:
         return found
 
     def without(self, concept: int, hidden: Collection[int]) -> tuple[list[Meaning], list[Meaning]]:
-        """Return what is lost if some terms of a concept are hidden, and what is gained then."""
+        """Return the abbreviations lost and gained if some terms of a concept are hidden."""
         rows = range(*np.searchsorted(self.concept, [concept, concept + 1]).tolist())
         left = [row for row in rows if int(self.term[row]) not in hidden]
         before, after = TermAbbreviations([], Counter()), TermAbbreviations([], Counter())
@@ -110,7 +110,7 @@ class AbbreviationTerms:
         for row in shorts:
             parts = dict.fromkeys(part for long in longs if (part := _part(self._strings[row], long)) is not None)
             found.parts.update(list(parts))
-            # Of a longer term only the part is worth knowing: the whole is found as the term that it is.
+            # For a longer term only the part is stored: the whole term is found as a term anyway.
             if not parts and is_short_form(self._strings[row]):
                 preferred = self.index.segment.concepts.column("name")[int(self.concept[row])].as_py()
                 meaning = _of_concept(self._strings[row], longs, preferred, self._languages[row])
@@ -143,7 +143,7 @@ def _part(short: str, long: str) -> Meaning | None:
         return None
     part, whole = left[head], " ".join(right[head : len(right) - tail])
     capitals = sum(sign.isupper() or sign.isdigit() for sign in part)
-    # "Low" begins a term; "Hb" inside one is no ordinary word.
+    # "Low" can begin a term; "Hb" inside a term is not an ordinary word.
     is_short = is_short_form(part) and (capitals > 1 or (capitals == 1 and len(part) <= 3 and head > 0))
     return Meaning(part, whole) if is_short and len(whole) > len(part) and stands_for(part, whole) else None
 
@@ -151,17 +151,17 @@ def _part(short: str, long: str) -> Meaning | None:
 Source = Literal["terminology", "input", "list", "clinic"]
 # Expansions of one mention.
 MOST = 8
-# Short forms that are written out in one mention: whoever has more of them gave a whole text.
+# Maximum short forms expanded in one mention: a string with more is a whole text.
 MAX_SPANS = 64
 _FORMAT = 1
 
 
 class Expansion(NamedTuple):
-    """One thing that a mention may mean, by one or more short forms, which "; " joins, as their sources.
+    """One reading of a mention, with one or more short forms expanded; "; " joins them, and their sources.
 
     Attributes:
-        decided: whether the mention's own text or its context singled this one out.
-        share: how often that is meant where the short forms stand, 0 to 1.
+        decided: whether the mention or its context determines this meaning.
+        share: how often the short forms have this meaning, 0 to 1.
     """
 
     string: str
@@ -173,7 +173,7 @@ class Expansion(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """One meaning of a short form where it stands in a mention."""
+    """One meaning of a short form at its position in a mention."""
 
     meaning: Meaning
     source: Source
@@ -181,7 +181,7 @@ class _Choice(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Where a short form stands in a mention, what it may mean there, and the cleaned words around it."""
+    """A short form's position in a mention, its possible meanings, and the cleaned words around it."""
 
     start: int
     end: int
@@ -214,13 +214,13 @@ class Abbreviations:
         return cls(AbbreviationTerms(index).abbreviations.meanings(), clinic=ClinicalAbbreviations.of_index(index))
 
     def without(self, lost: Iterable[Meaning], gained: Iterable[Meaning] = ()) -> Abbreviations:
-        """Return these abbreviations less what the terminology loses, and with what it gains."""
+        """Return these abbreviations without those that the terminology loses, and with those that it gains."""
         other = Abbreviations(clinic=self.clinic)
         other._sources = {**self._sources, "terminology": self._sources["terminology"].changed(lost, gained)}
         return other
 
     def with_list(self, path: Path | str) -> Abbreviations:
-        """Return these abbreviations and those of a user's list; a list taken in before is replaced."""
+        """Return these abbreviations and those of a user's list, which replaces an earlier list."""
         other = Abbreviations((), read_list(Path(path)), self.clinic)
         other._sources["terminology"] = self._sources["terminology"]
         for meaning in self._sources["input"].meanings():
@@ -228,24 +228,24 @@ class Abbreviations:
         return other
 
     def with_clinic(self, clinic: ClinicalAbbreviations) -> Abbreviations:
-        """Return these abbreviations with the clinic's short forms that an index keeps."""
+        """Return these abbreviations with the clinical short forms stored in an index."""
         other = Abbreviations(clinic=clinic)
         other._sources = self._sources
         return other
 
     def learn(self, texts: Iterable[str]) -> None:
-        """Take in the definitions that stand in some texts, such as all mentions and contexts of a file."""
+        """Learn the definitions in some texts, such as all mentions and contexts of a file."""
         for text in texts:
             for pair in find_pairs(text):
                 self._sources["input"].add(Meaning(pair.short, pair.long))
 
     def learn_counted(self, definitions: Iterable[tuple[str, str, int]]) -> None:
-        """Take in definitions that were found before: short form, long form, and how often; in the order found."""
+        """Learn definitions that were already extracted: short form, long form and count, in the order found."""
         for short, long, times in definitions:
             self._sources["input"].add(Meaning(short, long), times)
 
     def expand(self, mention: str, context: str | None = None, language: str | None = None) -> list[Expansion]:
-        """Return what one mention may mean; see `expand_many`."""
+        """Return the expansions of one mention; see `expand_many`."""
         return self.expand_many([mention], [context], [language])[0]
 
     def expand_many(
@@ -254,7 +254,7 @@ class Abbreviations:
         contexts: Sequence[str | None] | None = None,
         languages: Sequence[str | None] | None = None,
     ) -> list[list[Expansion]]:
-        """Return the expansions of each mention, likeliest first, at most 8; none where it has no abbreviation."""
+        """Return the expansions of each mention, most likely first, at most 8; none if it has no abbreviation."""
         for name, values in (("contexts", contexts), ("languages", languages)):
             if values is not None and len(values) != len(mentions):
                 raise UsageError(f"{len(mentions)} mentions, but {len(values)} {name}")
@@ -283,7 +283,8 @@ class Abbreviations:
         return expansions
 
     def to_json(self) -> dict[str, Any]:
-        """Return those of the terminology and the list as plain JSON; nothing of the input, which may be private."""
+        """Return those of the terminology and the list as plain JSON, but not those of the input, which may be
+        private."""
         kept: dict[str, Any] = {"format": _FORMAT}
         for name in ("terminology", "list"):
             meanings = self._sources[name].meanings()
@@ -292,7 +293,7 @@ class Abbreviations:
 
     @classmethod
     def from_json(cls, kept: Any) -> Abbreviations:  # noqa: ANN401
-        """Make what `to_json` gave into abbreviations again."""
+        """Restore abbreviations from the output of `to_json`."""
         try:
             if kept["format"] != _FORMAT:
                 raise ValueError(f"format {kept['format']}, this alphita reads {_FORMAT}")
@@ -332,7 +333,7 @@ class Abbreviations:
     def _choices(
         self, string: str, shouted: bool, own: Sequence[ShortForms], words: set[str] | None, language: str | None
     ) -> list[_Choice]:
-        """Return the meanings of one short form, likeliest first; `shouted` is of the mention it stands in."""
+        """Return the meanings of a short form, most likely first; `shouted` describes the mention that contains it."""
         for source in own:
             if meanings := source.of(string, shouted=shouted):
                 return [_Choice(meaning, "input", len(meanings) == 1) for meaning in meanings]
@@ -355,7 +356,7 @@ class Abbreviations:
 
 
 def _without_definitions(text: str, forms: ShortForms, found: list[Expansion]) -> str:
-    """Replace the definitions in a mention by their long forms; add to `forms` and to `found` what they say."""
+    """Replace the definitions in a mention by their long forms; add them to `forms` and `found`."""
     pieces, place, pairs = [], 0, []
     for pair in sorted(find_pairs(text), key=lambda pair: (pair.start, -pair.end)):
         if pair.start < place:
@@ -407,7 +408,7 @@ def _defined(text: str) -> ShortForms:
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text that carry meaning."""
+    """Return the content words of a text."""
     return {word for word in TOKEN.findall(clean(text)) if len(word) > 2 and word not in COMMON}
 
 

@@ -1,4 +1,4 @@
-"""What a mention itself says: an identifier, or a finding that is denied, only possible or over."""
+"""Reads a mention by itself: is it an identifier, or a finding that is denied, only possible or past?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from alphita.terminology import prefixes
 from alphita.terminology.rules import lexicon
 from alphita.terminology.text import clean
 
-# Each with a label, as the contradictions of the rules have it.
+# Each with a label, like the contradictions of the rules.
 POSSIBLE, FAMILY = "certainty: the mention is only possible", "family: the mention is of the family"
 DENIED, SEVERAL = "negation: the mention denies it", "several: the mention names several"
 WELL = "negation: the mention says that it is as it should be"
@@ -23,7 +23,7 @@ IN_RANGE, NO_NAME = "value: it is in its range", "value: there is no name for it
 OTHER_UNIT = "value: its number is usual in another unit"
 USUAL_RANGE = "value: compared with the usual range of adults"
 NOTHING = "nothing: the mention is no finding's name"
-# Of these nothing is said that a concept could be.
+# With these, the mention names no finding that could be mapped.
 SAYS_NOTHING = (NO_UNIT, IN_RANGE, NO_NAME, NOTHING)
 OVER = "time: the mention says that it is over"
 AMBIGUOUS = "ambiguous: the short form stands for other things too"
@@ -33,7 +33,7 @@ SHARED_CODE = "ambiguous: the code is that of several concepts"
 _IDENTIFIER = re.compile(
     r"(?:https?://\S+|(?:[A-Za-z][A-Za-z0-9._-]*:|[A-Za-z][A-Za-z0-9.]*_)[A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)"
 )
-# The kinds of things that SNOMED CT and other lists write behind a name.
+# The semantic tags that SNOMED CT and other lists write after a name.
 _TAG = re.compile(
     r"(?<=\S) ?\((?:"
     r"disorder|disease|syndrome|finding|clinical finding|symptom|sign|diagnosis|condition|problem|"
@@ -49,7 +49,7 @@ _SIGNS = r"[☐□✗✘❌∅]|\[\s*\]|\s[-–—−]+$|\(\s*[-–—−]+\s*\)
 
 
 def identifier_of(mention: str) -> str | None:
-    """Return the CURIE that a mention is, as "HP:0001250", "HP_0001250" or its IRI; None: it is none."""
+    """Return the CURIE of a mention such as "HP:0001250", "HP_0001250" or its IRI; None if it is not an identifier."""
     mention = mention.strip()
     if not _IDENTIFIER.fullmatch(mention):
         return None
@@ -59,7 +59,7 @@ def identifier_of(mention: str) -> str | None:
 
 
 def is_no_finding(cleaned: str) -> bool:
-    """Tell whether a cleaned string is what a list has where it has no finding: "n/a", "(none)"."""
+    """Tell whether a cleaned string is a placeholder such as "n/a" or "(none)"."""
     return cleaned.strip("().-") in _no_findings()
 
 
@@ -69,12 +69,12 @@ def _no_findings() -> frozenset[str]:
 
 
 def without_tag(cleaned: str) -> str:
-    """Return a cleaned string without the kind of thing behind it: "seizure (disorder)" is "seizure"."""
+    """Return a cleaned string without its semantic tag: "seizure (disorder)" becomes "seizure"."""
     return _TAG.sub("", cleaned)
 
 
 def doubt_of(mention: str) -> str | None:
-    """Return why a mention does not say that the patient has it, e.g. `POSSIBLE` or `DENIED`; None: nothing says so."""
+    """Return why a mention does not affirm a finding, e.g. `POSSIBLE` or `DENIED`; None if it does."""
     if doubt := _DOUBTS.get(cues.beginning(mention) or ""):
         return doubt
     mention = mention.strip()
@@ -85,7 +85,7 @@ def doubt_of(mention: str) -> str | None:
 
 @functools.cache
 def _marks() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Return what forms and notes put before or behind what is not there, not known yet, or no more, as patterns."""
+    """Return patterns of the words before or after findings that are absent, not known yet, or past."""
     ends, alone = lexicon.pattern("ends", "denied"), lexicon.pattern("alone", "denied")
     patterns = (
         (POSSIBLE, rf"^(?:{lexicon.pattern('begins', 'possible')})\s|\?\)?$"),
@@ -98,17 +98,17 @@ def _marks() -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((doubt, re.compile(pattern, re.IGNORECASE)) for doubt, pattern in patterns)
 
 
-# What joins two names: signs, and words for "and" and "or" that are no other word, nor a letter ("hepatitis E virus").
+# Separators of names: signs, and words for "and" and "or", except ambiguous ones and letters ("hepatitis E virus").
 _JOINS = re.compile(r"[,;/+&、，；]|\b(?:and|or|plus|with|ed|con|und|oder|mit|et|ou|avec|y|en|met|nebo|ve|veya)\b")
 
 
 def parts_of(mention: str) -> list[str]:
-    """Return the cleaned strings that signs or words join in a cleaned mention; one alone where nothing does."""
+    """Return the parts of a cleaned mention between separators; the mention itself if it has none."""
     return [part for piece in _JOINS.split(mention) if (part := clean(piece))]
 
 
 def names_in(mention: str, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> list[str]:
-    """Return the names that a mention joins, as it writes them; the mention alone where it is one."""
+    """Return the names in a mention, as written; only the mention itself if it is a single name."""
     pieces = [piece.strip() for piece in re.split(_JOINS.pattern, mention, flags=re.IGNORECASE) if clean(piece)]
     if len(pieces) < 2 or rows([clean(mention)])[0] >= 0:
         return [mention]
@@ -130,7 +130,7 @@ def _shared(pieces: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def names_that_are_absent(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> set[int]:
-    """Return which cleaned mentions are a name and say behind it that it is absent; "thumbs absent" is a finding."""
+    """Return which cleaned mentions are a name followed by a word for absent; "thumbs absent" is a finding."""
     parts = {}
     for row, mention in enumerate(mentions):
         name, _, last = mention.rpartition(" ") if mention.endswith(cues.ABSENCE) else ("", "", "")
@@ -141,12 +141,12 @@ def names_that_are_absent(mentions: Sequence[str], rows: Callable[[Sequence[str]
 
 
 def is_well(cleaned: str) -> bool:
-    """Tell whether a cleaned string says that all is as it should be."""
+    """Tell whether a cleaned string states a normal result."""
     return _WELL.search(cleaned) is not None
 
 
 def name_several(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> NDArray[np.bool_]:
-    """Tell which cleaned mentions, (n,), join two or more names of the index, whatever else stands between."""
+    """Tell which cleaned mentions, (n,), contain two or more names of the index, whatever else is between them."""
     joined = ((row, parts_of(mention)) for row, mention in enumerate(mentions) if _JOINS.search(mention))
     parts = {row: some for row, some in joined if len(some) > 1}
     ways = [(number, least, way) for number, some in parts.items() for least, way in _shared(some)]

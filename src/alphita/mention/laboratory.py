@@ -1,8 +1,8 @@
 """Laboratory wording: an analyte's short form with a direction ("WBC high", "↓K+") or a value ("Na 118 mmol/L").
 
-A value is compared with the range that stands with it, else with the usual range of adults in its unit (for review,
-`USUAL_RANGE`); without a unit it says nothing (`NO_UNIT`). Analytes are those for which an index has a name of either
-direction; where it names most of them, the others have no name (`NO_NAME`).
+A value is compared with the given range, otherwise with the usual range of adults in its unit (for review,
+`USUAL_RANGE`); without a unit it cannot be interpreted (`NO_UNIT`). Only analytes for which the index names at least
+one direction are used; if it names most of them, the others have no name (`NO_NAME`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from alphita.terminology.text import clean
 
 ORIGIN = "laboratory"
 RAISED, LOWERED = 1, -1
-# Of the table's words for each direction, those that names are made of.
+# The table's words for each direction that occur in names.
 WORDS = {RAISED: ("elevated", "increased", "raised", "high"), LOWERED: ("decreased", "reduced", "low", "lowered")}
 FORMS = (
     "{word} circulating {name} concentration",
@@ -43,9 +43,9 @@ DIRECTIONS = {
 }
 MARKS = ("(h)", "[h]", "(high)", "(l)", "[l]", "(low)")
 DEVIATIONS = "sd"
-# More than this share of the analytes without a name: the index may name them otherwise.
+# If more than this share of the analytes have no name, the index may name them differently.
 NAMED_SHARE = 0.5
-# So many times beyond its range a value is far out of it.
+# A value this many times beyond its range is far outside it.
 FAR = 3
 _NUMBER = rf"[+-]?(?:{NUMBER})"
 _BOUND = rf"(?:(?P<least>{_NUMBER}) ?(?:-|–|to) ?(?P<most>{_NUMBER})|(?P<sign>[<>≤≥]=?) ?(?P<bound>{_NUMBER}))"
@@ -53,12 +53,12 @@ _VALUE = re.compile(
     rf"[=:<>]? ?(?P<value>{_NUMBER}) ?(?P<unit>[^()\[\]]*?) ?"
     rf"(?:[(\[](?:ref(?:erence)?|range|normal|nr|rr)?[.:]? ?(?:range:? ?)?{_BOUND} ?(?P<other>[^()\[\]]*)[)\]])?"
 )
-# The cancer antigens are no calcium.
+# The cancer antigens are not calcium.
 _NO_VALUE = re.compile(r"ca ?-?(?:125|15|19|72)\b")
 
 
 class Analyte(NamedTuple):
-    """What is known of an analyte."""
+    """The data about one analyte."""
 
     names: tuple[str, ...]
     called: dict[int, list[str]]
@@ -66,7 +66,7 @@ class Analyte(NamedTuple):
 
 
 class LaboratoryValue(NamedTuple):
-    """What a mention says of an analyte: names of what it means, and why it is not accepted ("" for nothing)."""
+    """A mention's statement about an analyte: names for it, and why it is not accepted ("" if it is)."""
 
     readings: tuple[Reading, ...]
     doubt: str
@@ -78,10 +78,10 @@ class Laboratory:
     def __init__(
         self, rows: Callable[[Sequence[str]], NDArray[np.int64]], external: NDArray[np.bool_] | None = None
     ) -> None:
-        """Keep the analytes of which the index has a name.
+        """Keep the analytes that the index names.
 
         Args:
-            external: (n,) whether the string of a row is no name of the terminology's own.
+            external: (n,) whether the string of a row is not a name of the terminology itself.
         """
         self._rows = rows
         self._analytes: dict[str, Analyte] = {}
@@ -110,7 +110,7 @@ class Laboratory:
         )
 
     def __call__(self, mention: str) -> LaboratoryValue | None:
-        """Return what a cleaned mention says of an analyte; None: it is a name itself, or no laboratory wording."""
+        """Return a cleaned mention's statement about an analyte; None if it is a name, or not laboratory wording."""
         shape = self._shape.fullmatch(mention) if self._shape else None
         if shape is None or self._rows([mention])[0] >= 0:
             return None
@@ -127,7 +127,7 @@ class Laboratory:
 
 
 def _mark(rest: str) -> str | None:
-    """Return the laboratory's own mark behind a value, "(h)"."""
+    """Return the laboratory's flag after a value, "(h)"."""
     return next((mark for mark in MARKS if rest.endswith(mark)), None)
 
 
@@ -147,7 +147,7 @@ def analytes() -> tuple[Analyte, ...]:
 
 
 def _made(names: Sequence[str], words: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield what raised or lowered values may be called, each with the name that it is made of, which is clean."""
+    """Yield possible names of raised or lowered values, each with the cleaned name that it is made from."""
     for name, form, word in itertools.product(names, FORMS, words):
         yield form.format(word=word, name=name), name
 
@@ -167,7 +167,7 @@ def _analyte(known: tuple[str, ...], row: Mapping[str, str], own: Container[str]
 
 
 def _of_value(analyte: Analyte, rest: str) -> LaboratoryValue | None:
-    """Return what a value says, by its range or unit; None: it is no value of this analyte, as of a drug's strength."""
+    """Interpret a value by its range or unit; None if it is not a value of this analyte, but e.g. a drug's strength."""
     found = _VALUE.fullmatch(rest)
     value = _number(found["value"]) if found else None
     if found is None or value is None:
@@ -183,7 +183,7 @@ def _of_value(analyte: Analyte, rest: str) -> LaboratoryValue | None:
 def _is_of_other_unit(
     analyte: Analyte, value: Fraction, unit: str, bounds: tuple[Fraction | None, Fraction | None]
 ) -> bool:
-    """Tell whether a value or its range is usual in another unit than the one that stands with it."""
+    """Tell whether a value or its range would be usual in a unit other than the given one."""
     others = [span for name, span in analyte.ranges.items() if name != unit and span[0] > 0]
     if unit not in analyte.ranges or not others:
         return False
@@ -212,7 +212,7 @@ def _compared(
 
 
 def _named(analyte: Analyte, direction: int, doubt: str = "") -> LaboratoryValue:
-    """Return the first name of the index for a direction, decided: the mention says what the letters stand for."""
+    """Return the index's first name for a direction, as a decided reading: the mention determines the meaning."""
     names = analyte.called[direction][:1]
     return LaboratoryValue(
         tuple(Reading(name, ABBREVIATION, True, 1.0, ORIGIN) for name in names), doubt if names else NO_NAME

@@ -1,4 +1,4 @@
-"""Mentions as they are read: one frozen record each, made for a whole batch in one call."""
+"""Reads mentions: one frozen record for each, a whole batch per call."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from alphita.terminology.rules import negation
 from alphita.terminology.rules.lexicon import read
 from alphita.terminology.text import clean_many
 
-# Short forms: this many capitals at most.
+# Maximum capitals in a short form.
 SHORT_CAPITALS = 6
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """What a mention says.
+    """A mention and its readings.
 
     Attributes:
-        text: as it was given.
-        string: cleaned, without the tag of a kind; "" where nothing is left.
+        text: the original text.
+        string: cleaned, without its semantic tag; "" if nothing is left.
         language: BCP-47, or None.
-        is_short: it is a few capitals.
+        is_short: whether it consists of a few capitals.
         readings: other readings, expansions of abbreviations first.
-        doubt: why no answer to it is accepted without review, a text with a label; "" for nothing.
-        identifier: the CURIE that it is, if it is one.
+        doubt: why no answer to it is accepted without review, a text with a label; "" if there is no reason.
+        identifier: its CURIE, if it is an identifier.
     """
 
     text: str
@@ -50,17 +50,17 @@ class Mention:
 
     @property
     def assertion(self) -> str | None:
-        """Why it does not say that the patient has it, a text with a label; None: nothing says so."""
-        # Read where it is needed: of a cell of a megabyte that takes a second.
+        """Why it does not affirm a finding, a text with a label; None if it does."""
+        # Computed only when needed: for a cell of one megabyte it takes a second.
         return assertion.doubt_of(self.text)
 
 
 class MentionReader:
-    """Reads mentions by the names, the habits and the short forms of one index."""
+    """Reads mentions with the names, the naming habits and the short forms of one index."""
 
     def __init__(self, index: Index, abbreviations: Abbreviations | None = None, *, respell: bool = False) -> None:
         self.index, self.abbreviations, self.respell = index, abbreviations, respell
-        # Several threads may read at once; what is made at the first reading is made once.
+        # Several threads may read at once; caches are filled only once, at the first reading.
         self._making = threading.Lock()
 
     def read(
@@ -89,7 +89,7 @@ class MentionReader:
         ]
 
     def _untagged(self, cleaned: Sequence[str]) -> list[str]:
-        """Return cleaned strings without the tag of a kind, "seizure (disorder)", but for names that have it."""
+        """Return cleaned strings without semantic tags, "seizure (disorder)", except names that contain one."""
         untagged = [assertion.without_tag(string) for string in cleaned]
         tagged = [row for row, string in enumerate(untagged) if string != cleaned[row]]
         rows = self.index.rows([cleaned[row] for row in tagged]) if tagged else ()
@@ -127,7 +127,7 @@ class MentionReader:
             for other, source in written_otherwise(whole, speller.habits)
         ]
         for row, reading in self._indexed(others, view):
-            # With "unilateral ptosis" in the index, "left ptosis" is no ptosis of any side.
+            # With "unilateral ptosis" in the index, "left ptosis" does not mean ptosis in general.
             name = reading.string.removeprefix(UNILATERAL)
             found[row] = (*(one for one in found[row] if one.string != name or one == reading), reading)
         return found
@@ -153,7 +153,7 @@ class MentionReader:
             return []
         expanded = self.abbreviations.expand_many(mentions, contexts, languages)
         for row, known in enumerate(view.variants(self.abbreviations)):
-            # Few strings are sources of one, so few mentions are looked at again.
+            # Only few mentions contain one, so few are examined again.
             if known is not self.abbreviations:
                 context = contexts[row] if contexts is not None else None
                 expanded[row] = known.expand(mentions[row], context, languages[row] if languages is not None else None)
@@ -162,7 +162,7 @@ class MentionReader:
     def _read_laboratory(
         self, cleaned: Sequence[str], readings: list[tuple[Reading, ...]], view: View
     ) -> dict[int, str]:
-        """Put the names of what laboratory wordings mean in the place of other readings; return their doubts."""
+        """Replace other readings by the names for laboratory wordings; return the reasons for doubt."""
         if not self.respell:
             return {}
         with self._making:
@@ -174,13 +174,13 @@ class MentionReader:
         return {row: value.doubt for row, value in values.items() if value.doubt}
 
     def _without_finding(self, cleaned: Sequence[str]) -> dict[int, str]:
-        """Return the doubts of mentions that a list has where it has no finding, "n/a"; a term may be called so."""
+        """Flag placeholder mentions such as "n/a", unless a term has this name."""
         empty = [row for row, string in enumerate(cleaned) if self.respell and assertion.is_no_finding(string)]
         found = self.index.rows([cleaned[row] for row in empty]) if empty else ()
         return {row: assertion.NOTHING for row, known in zip(empty, found, strict=True) if known < 0}
 
     def _indexed(self, found: list[tuple[int, Reading]], view: View) -> list[tuple[int, Reading]]:
-        """Return those readings of mentions, with the mentions' rows, that are strings of the index and there."""
+        """Return the readings that are available strings of the index, with the rows of their mentions."""
         if not found:
             return []
         rows = self.index.rows([reading.string for _, reading in found])
@@ -188,9 +188,9 @@ class MentionReader:
         return [found[place] for place in np.flatnonzero((rows >= 0) & is_there).tolist()]
 
     def _doubts(self, cleaned: Sequence[str], readings: Sequence[Sequence[Reading]]) -> list[str]:
-        """Return what is doubtful about each mention: it denies, all is well, or it names several concepts.
+        """Return the reason for doubt about each mention: it denies a finding, is normal, or names several concepts.
 
-        "Heart sounds normal" names no finding; a short form may stand for a denial ("NKDA", no known drug allergies).
+        "Heart sounds normal" names no finding; a short form can mean a denial ("NKDA", no known drug allergies).
         """
         names = self.index.segment.strings.rows
         several, absent = assertion.name_several(cleaned, names), assertion.names_that_are_absent(cleaned, names)

@@ -4,12 +4,12 @@ A. S. Schwartz, M. A. Hearst: A simple algorithm for identifying abbreviation de
 Symposium on Biocomputing 8 (2003), 451-462.
 
 A short form A has 2 to 10 characters in at most two words, a letter, and begins with a letter or digit. Its long form
-stands beside the bracket (or in it) in the same sentence and has at most min(|A| + 5, 2|A|) words. Every letter and
-digit of A is sought in it from right to left; the first must begin a word. The shortest text that allows this is taken.
+is next to the bracket (or inside it) in the same sentence and has at most min(|A| + 5, 2|A|) words. Every letter and
+digit of A is searched for in it from right to left; the first must begin a word. The shortest such text is taken.
 
-Beyond the paper: where the first letters of the last |A| words are A, these words are the long form ("hereditary
+In addition to the paper: if the first letters of the last |A| words are A, these words are the long form ("hereditary
 hemochromatosis (HH)", not "hemochromatosis"); square and full-width brackets; nested ones; accents do not matter;
-"CHFs" may be made of the letters of "CHF"; a long form that begins after a hyphen begins there ("non-Hodgkin lymphoma
+"CHFs" may match the letters of "CHF"; a long form that begins after a hyphen begins there ("non-Hodgkin lymphoma
 (HL)" defines "Hodgkin lymphoma").
 """
 
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 CHARACTERS = (2, 10)
 WORDS = 2
-# A bracket of more characters defines nothing, and a long form is sought no farther than this many a word.
+# A bracket with more characters is ignored, and a long form has at most this many characters per word.
 MAX_IN_BRACKETS = 400
 CHARACTERS_A_WORD = 30
 
@@ -62,7 +62,7 @@ def find_pairs(text: str) -> list[Pair]:
 
 
 def stands_for(short: str, long: str) -> bool:
-    """Whether a short form's letters can be found in the whole of `long`, the first one at its very beginning."""
+    """Whether the letters of a short form occur in `long` in order, the first one at its beginning."""
     return _start(_letters(_fold(short)), _fold(long), 0, len(long)) == 0
 
 
@@ -77,7 +77,7 @@ def is_short_form(text: str) -> bool:
 
 
 def singular(short: str) -> str | None:
-    """Return "CHF" for "CHFs"; None for what is no plural of capitals or digits."""
+    """Return "CHF" for "CHFs"; None if it is not a plural of capitals or digits."""
     found = _PLURAL.fullmatch(short)
     return found[1] if found else None
 
@@ -101,7 +101,7 @@ def _groups(text: str) -> Iterator[tuple[int, int, int]]:
             if text[opening] == wanted:
                 break
         if place - opening <= MAX_IN_BRACKETS:
-            # Within brackets the long form stands within them as well.
+            # Inside brackets, the long form is also inside them.
             yield (stack[-1] + 1 if stack else 0), opening, place
 
 
@@ -168,13 +168,13 @@ def _match(short: str, text: str, folded: str, low: int, high: int) -> int | Non
 
 
 def _initials(letters: str, folded: str, low: int, high: int) -> int | None:
-    """Return where the last words of folded[low:high] begin, if their first letters are all of `letters`."""
+    """Return where the last words of folded[low:high] begin, if their first letters are exactly `letters`."""
     words = list(_WORD.finditer(folded, low, high))[-len(letters) :]
     return words[0].start() if letters and "".join(word[0][0] for word in words) == letters else None
 
 
 def _start(letters: str, folded: str, low: int, high: int) -> int | None:
-    """Seek the letters from right to left in folded[low:high]; return the place of the first, which begins a word."""
+    """Search the letters from right to left in folded[low:high]; return the place of the first, which begins a word."""
     if not letters:
         return None
     place = high
@@ -200,12 +200,12 @@ def _letters(text: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """Return lower case without accents, as many characters as before."""
+    """Return lower case without accents, with the same number of characters."""
     return text.lower() if text.isascii() else text.translate({ord(sign): _folded(sign) for sign in set(text)})
 
 
 def _folded(sign: str) -> str:
-    # An accent that stands alone belongs to the word before it: any letter that no short form has will do.
+    # A separate accent belongs to the word before it: replace it by a letter that no short form has.
     if unicodedata.combining(sign):
         return "ʰ"
     lower = unicodedata.normalize("NFKD", sign.lower())[0]

@@ -1,8 +1,8 @@
-"""Short forms, what they may stand for, and when a string of a mention is one of them; a user's own list of them.
+"""Short forms, their meanings, and how they are matched in a mention; the user's list of short forms.
 
 A short form matches as it is written, and in another case too ("chf"), unless it is written with capitals and its lower
-case is a common word, a unit or a single letter: "all" is not ALL. In a text of ordinary words that is in capitals
-throughout, such a one does not match at all: "PAIN IN ALL LIMBS". "CHFs" matches CHF.
+case is a common word, a unit or a single letter: "all" is not ALL. In a text of ordinary words entirely in capitals,
+such a short form does not match at all: "PAIN IN ALL LIMBS". "CHFs" matches CHF.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from alphita.index.store import Index
 
 TOKEN = re.compile(r"[^\W_]+\+*")
-# Longer short forms are found as whole mentions only.
+# Longer short forms match only as whole mentions.
 MAX_TOKENS = 3
 ORDINARY_LETTERS = 5
 _CASED_RULES = tuple(rule for rule in DEFAULT_RULES if rule != "lowercase")
@@ -36,12 +36,12 @@ COMMON = frozenset(lexicon.meanings("common word"))
 
 
 class Meaning(NamedTuple):
-    """One thing that a short form stands for.
+    """One meaning of a short form.
 
     Attributes:
-        names: other names of the same concept, which help to tell it by its context.
+        names: other names of the same concept, which help to recognise it by its context.
         language: of the long form (BCP-47), or None for any.
-        share: how often that is meant where the short form stands, 0 to 1; 1 where it is not counted.
+        share: how often the short form has this meaning, 0 to 1; 1 if unknown.
     """
 
     short: str
@@ -55,7 +55,7 @@ NOTHING: Mapping[str, Meaning] = {}
 
 
 class ShortForms:
-    """The short forms of one source; each may stand for several things, the likeliest first."""
+    """The short forms of one source, each with its meanings, most likely first."""
 
     def __init__(self) -> None:
         self._meanings: dict[str, dict[str, Meaning]] = {}
@@ -63,20 +63,20 @@ class ShortForms:
         self.first_tokens: set[str] = set()
 
     def add(self, meaning: Meaning, times: int = 1) -> None:
-        """Add a meaning that was found so often; one that is known already (after cleaning) counts more."""
+        """Add a meaning with its count; counts of equal meanings (after cleaning) are added."""
         key, long = written(meaning.short).lower(), clean(meaning.long)
         found = TOKEN.findall(key)
         if not found or not long:
             return
         self._meanings.setdefault(key, {}).setdefault(long, meaning)
         self._counts[key, long] = self._counts.get((key, long), 0) + times
-        # "chfs" too, and "chf" where the plural was defined.
+        # Also "chfs", and "chf" if the plural was defined.
         self.first_tokens.update((found[0], found[0] + "s"))
         if singular(meaning.short) is not None:
             self.first_tokens.add(found[0].removesuffix("s"))
 
     def changed(self, lost: Iterable[Meaning], gained: Iterable[Meaning]) -> ShortForms:
-        """Return the same less one finding of each that is lost, and with what is gained."""
+        """Return a copy with the counts of `lost` reduced by one, and with the meanings gained."""
         other = ShortForms()
         other._meanings, other._counts = dict(self._meanings), dict(self._counts)
         other.first_tokens = set(self.first_tokens)
@@ -95,12 +95,12 @@ class ShortForms:
         return other
 
     def meanings(self) -> Iterator[Meaning]:
-        """Go through all meanings, those of one short form together."""
+        """Yield all meanings, grouped by short form."""
         for known in self._meanings.values():
             yield from known.values()
 
     def of(self, string: str, *, shouted: bool = False) -> list[Meaning]:
-        """Return what a string may stand for, oftenest first, equals in the order in which they were added."""
+        """Return the meanings of a string, most frequent first, ties in the order in which they were added."""
         key = string.lower()
         found = [
             (self._counts[key, long], meaning)
@@ -120,12 +120,12 @@ class ShortForms:
 
 
 def written(string: str) -> str:
-    """Return a string cleaned, but for its upper and lower case."""
+    """Return a string cleaned, but with its case preserved."""
     return clean(string, _CASED_RULES)
 
 
 def is_shouted(text: str) -> bool:
-    """Whether a text is in capitals throughout, with two ordinary words in it: everyday ones or long ones."""
+    """Whether a text is entirely in capitals and contains two ordinary words: common or long ones."""
     if not text.isupper():
         return False
     return sum(len(token) >= ORDINARY_LETTERS or token in COMMON for token in TOKEN.findall(text.lower())) > 1
@@ -137,23 +137,23 @@ def _matches(short: str, string: str, shouted: bool) -> bool:
 
 
 ENGLISH = "en"
-# The language of short forms for mentions of any language: those of external names.
+# The language code of short forms that apply to every language: those of external names.
 ANY = ""
-# Meanings of one short form that are looked up.
+# Maximum meanings of one short form that are looked up.
 MOST = 4
-# In parts of this a share is counted; what the terminology has goes before all that it lacks.
+# Shares are counted in multiples of 1 / this; meanings that the terminology has precede all others.
 PARTS = 1_000
 
 
 class ClinicalAbbreviations:
-    """Short forms by the language that they are written in."""
+    """Short forms by language."""
 
     def __init__(self, forms: Mapping[str, ShortForms] | None = None, spoken: frozenset[str] = frozenset()) -> None:
         self._forms, self._spoken = dict(forms or {}), spoken | {ANY}
 
     @classmethod
     def of_index(cls, index: Index) -> ClinicalAbbreviations:
-        """Return the short forms that an index keeps, if it keeps any."""
+        """Return the short forms stored in an index, if there are any."""
         table = index.segment.short_forms
         if table is None:
             return cls()
@@ -165,16 +165,16 @@ class ClinicalAbbreviations:
         return cls(forms, _spoken(index))
 
     def __iter__(self) -> Iterator[ShortForms]:
-        """Go through the short forms of each language."""
+        """Yield the short forms of each language."""
         return iter(self._forms.values())
 
     def of_language(self, language: str | None) -> list[ShortForms]:
-        """Return where short forms of a mention in a language (BCP-47; None: not given) are looked up."""
+        """Return the short forms for mentions in a language (BCP-47; None: not given)."""
         wanted = self._spoken if language is None else {primary(language), ANY}
         return [self._forms[one] for one in sorted(wanted) if one in self._forms]
 
     def of(self, string: str, language: str | None, *, shouted: bool = False) -> list[Meaning]:
-        """Return what a string may stand for, likeliest first; see `ShortForms.of`."""
+        """Return the meanings of a string, most likely first; see `ShortForms.of`."""
         found = [one for forms in self.of_language(language) for one in forms.of(string, shouted=shouted)]
         return found[:MOST]
 
@@ -184,23 +184,23 @@ def _spoken(index: Index) -> frozenset[str]:
     if "language" not in terms.column_names:
         return frozenset([ENGLISH])
     own = terms.column("language").filter(pa.array(~index.segment.borrowed))
-    # Where a terminology does not say, it is taken for English.
+    # If a terminology does not state its language, English is assumed.
     found = {primary(one) for one in own.unique().to_pylist() if one} - {"und"}
     return frozenset(found or [ENGLISH])
 
 
 COLUMNS = ("short", "long")
-# Meanings of one short form after expansion, and the length of each.
+# Maximum meanings of one short form after expansion, and maximum length of each.
 MAX_MEANINGS = 8
 MAX_CHARACTERS = 1_000
 
 
-# Signs that a short form may end in.
+# Signs with which a short form can end.
 SIGNS = "/+-."
 
 
 class Found(NamedTuple):
-    """A short form inside a text: its place, and what it may stand for."""
+    """A short form inside a text: its position and its meanings."""
 
     start: int
     end: int
@@ -219,7 +219,7 @@ class _Row(NamedTuple):
 
 
 def read_list(path: Path) -> list[Meaning]:
-    """Read a list; in every long form the short forms that it holds are replaced, those within them first."""
+    """Read a list; short forms inside long forms are expanded, the innermost first."""
     rows = list(_rows(path))
     forms = ShortForms()
     by_short: dict[str, list[_Row]] = {}
@@ -302,7 +302,7 @@ def _replaced(row: _Row, found: list[Found], longs: dict[str, list[str]]) -> lis
 
 
 def _innermost_first(by_short: dict[str, list[_Row]], needs: dict[str, list[str]]) -> Iterator[str]:
-    """Yield each short form after those that its long forms hold."""
+    """Yield each short form after the short forms that its long forms contain."""
     done: set[str] = set()
     for first in by_short:
         trail: dict[str, Iterator[str]] = {} if first in done else {first: iter(needs[first])}

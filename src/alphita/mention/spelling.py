@@ -1,4 +1,4 @@
-"""Other readings of a mention: misspelt words corrected, words of notes left out, and how its terminology writes names.
+"""Other readings of a mention: misspellings corrected, note words left out, and the terminology's way of writing names.
 
 Encoders read "siezures" badly and "hx of" as part of the meaning.
 """
@@ -21,7 +21,7 @@ from alphita.mention.word_pairs import is_form
 from alphita.mention.words import NOTHING, count_words
 from alphita.terminology.rules import lexicon, sets
 
-# Whence a reading comes.
+# The sources of readings.
 SPELLING, SHORTENED, UNSPECIFIED, ABBREVIATION = "spelling", "shortened", "unspecified", "abbreviation"
 UNILATERAL = "unilateral "
 _ROMAN = [
@@ -50,10 +50,10 @@ NUMERALS = {
     one: other for number, roman in enumerate(_ROMAN, 1) for one, other in ((str(number), roman), (roman, str(number)))
 }
 _NUMERAL = re.compile(r"(?<![^\W_])(\d{1,2}|[ivx]{1,5})(?=[a-e]?(?![^\W_]))")
-# Of a terminology's strings this many are looked at; more than this share says "unspecified", or left or right, in one
-# that distinguishes these from the name alone.
+# Number of a terminology's strings that are examined. If more than this share contain "unspecified", or left or right,
+# the terminology distinguishes these from the plain name.
 SAMPLED, SIDED_NAME_SHARE = 20_000, 0.01
-# With this many names of a side of one thing its sides are distinguished.
+# With this many names of one side of a thing, its sides are distinguished.
 OFTEN = 4
 _UNSPECIFIED = re.compile(r"^unspecified |[,;]? \(?(unspecified|unspec|nos|not otherwise specified)\.?\)?$")
 
@@ -63,7 +63,7 @@ class Reading(NamedTuple):
 
     Attributes:
         source: SPELLING, SHORTENED or UNSPECIFIED; ABBREVIATION for an expansion.
-        share: of an expansion, how often that is meant, 0 to 1.
+        share: how often an expansion is the meaning, 0 to 1.
     """
 
     string: str
@@ -74,11 +74,11 @@ class Reading(NamedTuple):
 
 
 class Habits(NamedTuple):
-    """What a terminology tells from the name alone.
+    """The qualifiers that a terminology distinguishes from the plain name.
 
     Attributes:
-        residual: it tells "unspecified" from the name, as classifications do.
-        sided: of what it tells left from right, as "ventricle"; None: of anything, as classifications do.
+        residual: whether it distinguishes "unspecified" from the plain name, as classifications do.
+        sided: the things whose left and right it distinguishes, such as "ventricle"; None: all, as in classifications.
     """
 
     residual: bool = False
@@ -93,7 +93,7 @@ class Habits(NamedTuple):
 
 
 def habits_of(strings: pa.LargeStringArray) -> Habits:
-    """Return the habits of a terminology's cleaned strings."""
+    """Return the naming habits of a terminology's cleaned strings."""
     some = strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
     unspecified = pc.sum(pc.match_substring_regex(some, r"\b(unspecified|nos)\b")).as_py() or 0
     residual = unspecified > SIDED_NAME_SHARE * len(some)
@@ -105,13 +105,13 @@ def habits_of(strings: pa.LargeStringArray) -> Habits:
 
 
 def _with_sides(strings: pa.LargeStringArray) -> list[str]:
-    """Return the strings that may name a side."""
+    """Return the strings that can name a side."""
     named: list[str] = strings.filter(pc.match_substring_regex(strings, sets.SIDE_PATTERN)).to_pylist()
     return named
 
 
 def written_otherwise(string: str, habits: Habits) -> list[tuple[str, str]]:
-    """Return how terms may write a cleaned string, each with the source of the reading."""
+    """Return possible spellings of a cleaned string in terms, each with the source of the reading."""
     found = [
         (string[: one.start()] + NUMERALS[one[0]] + string[one.end() :], SPELLING)
         for one in _NUMERAL.finditer(string)
@@ -132,27 +132,27 @@ def without_unspecified(string: str) -> str:
 
 
 _WORD = re.compile(r"[^\W_]+")
-# Shorter words are not put right: too many others are as near.
+# Shorter words are not corrected: too many others are equally similar.
 SHORTEST = 4
-# Beginnings that differ by a slip or two and mean the contrary.
+# Prefixes that differ by one or two letters and mean the opposite.
 OPPOSITES = (("hypo", "hyper"), ("micro", "macro"), ("ante", "anti"), ("inter", "intra"), ("endo", "exo"))
-# Letters that may be wrong: one, and two in a word of this length.
+# One letter can be wrong, and two in words of this length.
 TWO_SLIPS_FROM = 6
 NEAREST = 48
 MAX_CORRECTED = 500_000
-# Two words as near: the one in more terms, and by this much of a slip for each power of e.
+# Of two similar words, prefer the one in more terms: each factor of e counts as this share of an error.
 BY_COUNT = 0.05
-# Words of notes, in no term's meaning; left out at both ends only. Behind a verb, particles make it another.
+# Note words that do not belong to the meaning; left out at both ends only. A particle after a verb changes it.
 TIMES, PARTICLES = lexicon.word_set("time"), lexicon.word_set("particle")
 IDLE = TIMES | lexicon.word_set("idle")
-# A code at an end, as lists have it before or after the name: "r06.02", "786.05", "267036007"; B12 is a vitamin.
+# A code before or after the name, as in many lists: "r06.02", "786.05", "267036007"; B12 is a vitamin.
 CODE = re.compile(r"(?!b12)[a-z]\d{2}(\.[0-9a-z]{1,4})?|\d{3}\.\d{1,2}|\d{5,}|[a-z]{1,5}:?\d{4,}")
-# Left out at the beginning; either word alone may belong to a name ("status epilepticus", "post traumatic").
+# Left out at the beginning; each word alone can belong to a name ("status epilepticus", "post traumatic").
 STATUS_POST = "status post "
 
 
 class Speller:
-    """Finds other readings of mentions, by the words of one index."""
+    """Finds other readings of mentions, with the words of one index."""
 
     def __init__(
         self, strings: pa.LargeStringArray, others: Iterable[str] = (), dictionary: Container[str] = ()
@@ -163,7 +163,7 @@ class Speller:
         self._dictionary = dictionary
         self._words = [word for word in self._counts if _is_spelt(word) and len(word) >= SHORTEST - 1]
         self._ngrams: ngrams.Ngrams | None = None
-        # Replaced, not emptied, when it is full: another thread may be reading it.
+        # Replaced, not cleared, when it is full: another thread may be reading it.
         self._corrected: dict[str, str | None] = {}
         self._making = threading.Lock()
 
@@ -173,7 +173,7 @@ class Speller:
         """Return the other readings of each cleaned string, at most three."""
         if without is not None:
             return self._readings_without(cleaned, without)
-        # A bounded memory: words come again within a file, but not for ever.
+        # A bounded cache: words repeat within a file.
         if len(self._corrected) > MAX_CORRECTED:
             self._corrected = {}
         corrected = self._corrected
@@ -194,7 +194,7 @@ class Speller:
     def _readings_without(
         self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]]
     ) -> list[tuple[Reading, ...]]:
-        # What is put right depends on what is not there, so nothing is remembered.
+        # The correction depends on hidden strings, so nothing is cached.
         unknown = [
             (place, word)
             for place, string in enumerate(cleaned)
@@ -212,7 +212,7 @@ class Speller:
         ]
 
     def _nearest(self, words: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> list[str | None]:
-        """Return the word of the terminology that each was meant to be; None where none is near."""
+        """Return the terminology's word that each word is a misspelling of; None if no word is similar."""
         from rapidfuzz.distance import OSA
 
         if not self._words or not words:
@@ -260,7 +260,7 @@ def _readings(
         short = shortened(without_unspecified(short))
     if short not in (right, string, ""):
         found.append(Reading(short, SHORTENED))
-    # Few names have a side: "ptosis of the left eyelid", "weakness on the right".
+    # Only few names contain a side: "ptosis of the left eyelid", "weakness on the right".
     if (whole := habits.without_side(short, known)) is not None:
         *most, last = whole.split() or [""]
         whole = shortened(" ".join(most) if last in PARTICLES else whole)
@@ -273,12 +273,12 @@ def _may_be_put_right(word: str) -> bool:
 
 
 def _is_spelt(word: str) -> bool:
-    """Return whether a word is all letters that have cases."""
+    """Return whether a word consists only of letters that have a case."""
     return all(sign.lower() != sign.upper() for sign in word)
 
 
 def opposite(word: str, other: str) -> bool:
-    """Return whether two words begin with what makes them each other's contrary, as hypo- and hyper-."""
+    """Return whether two words have prefixes with opposite meanings, such as hypo- and hyper-."""
     return any(
         (word.startswith(one) and other.startswith(two)) or (word.startswith(two) and other.startswith(one))
         for one, two in OPPOSITES
@@ -286,12 +286,12 @@ def opposite(word: str, other: str) -> bool:
 
 
 def shortened(string: str) -> str:
-    """Return a cleaned string without idle words and codes at its ends; "" if nothing else is left."""
+    """Return a cleaned string without note words and codes at its ends; "" if nothing is left."""
     words = string.removeprefix(STATUS_POST).split()
     start, end = 0, len(words)
     while start < end and _is_idle(words, start, first=True):
         start += 1
-    # "Falling out" is no fall.
+    # "Falling out" is not a fall.
     while end > start and not (end == len(words) and words[-1] in PARTICLES) and _is_idle(words, end - 1, first=False):
         end -= 1
     return " ".join(words[start:end]).strip("|")

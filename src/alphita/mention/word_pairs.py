@@ -1,6 +1,6 @@
-"""Two words against each other: one misspelt or inflected, or two that look alike.
+"""Compares two words: is one a misspelling or inflection of the other, or are they different words that look alike?
 
-"Hypotonai" is a slip for "hypotonia"; "anorchia" is none for "anonychia", and "hyprtonia" is nearer to the opposite.
+"Hypotonai" is a misspelling of "hypotonia"; "anorchia" is not one of "anonychia", nor "hyprtonia" of "hypotonia".
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from alphita.index.segment import Segment
 from alphita.terminology.rules import lexicon
 
 PREFIX, ROOT, SUFFIX, ENDING, THING = "prefix", "root", "suffix", "ending", "thing"
-# What is meant by prefixes of much and little.
+# The meanings of prefixes for much and little.
 AMOUNTS = frozenset({"high", "low", "not"})
-# Vowels that join a root to what follows.
+# Vowels that connect a root with the next part.
 JOINING = "oi"
 SHORTEST_ROOT = 2
 MAX_LETTERS = 40
@@ -36,7 +36,7 @@ Parts = tuple[str, ...]
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def levelled(word: str) -> str:
-    """Return a word in lower case without accents, with e for ae and oe, but for a toe."""
+    """Return a word in lower case without accents, with e for ae and oe, except in "toe"."""
     return _DIPHTHONG.sub("e", lexicon.bare(word))
 
 
@@ -54,7 +54,7 @@ def bare_words(text: str) -> frozenset[str]:
 
 @functools.cache
 def table() -> Mapping[str, Mapping[str, frozenset[str]]]:
-    """Return what each form means, by its kind."""
+    """Return the meanings of each form, by kind."""
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for row in textio.packaged(__package__, "morphemes.tsv"):
         for form in row["forms"].split("|"):
@@ -64,7 +64,7 @@ def table() -> Mapping[str, Mapping[str, frozenset[str]]]:
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def readings(word: str) -> frozenset[Parts]:
-    """Return what the parts of a levelled word mean, in every way to read it; none: it is not made of known parts."""
+    """Return the meanings of a levelled word's parts, for every way to split it; none if it has unknown parts."""
     if len(word) > MAX_LETTERS:
         return frozenset()
     found: set[Parts] = set()
@@ -73,7 +73,7 @@ def readings(word: str) -> frozenset[Parts]:
 
 
 def _read(diff: str, before: Parts, has_root: bool, found: set[Parts]) -> None:
-    """Add to `found` every way to read the rest of a word behind the parts `before`."""
+    """Add to `found` every way to split the rest of a word after the parts `before`."""
     if len(before) > MAX_PARTS:
         return
     forms = table()
@@ -94,7 +94,7 @@ def _read(diff: str, before: Parts, has_root: bool, found: set[Parts]) -> None:
 
 
 def is_suffix(end: str) -> bool:
-    """Tell whether the end of a word is a suffix that means something."""
+    """Tell whether the end of a word is a suffix with a meaning."""
     return end in table()[SUFFIX]
 
 
@@ -105,26 +105,25 @@ def is_ending(end: str) -> bool:
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def _ends(word: str) -> frozenset[str]:
-    """Return what the longest suffix of a word may mean; nothing: it has none behind a beginning."""
+    """Return the meanings of a word's longest suffix; empty if it has none after a stem."""
     forms = table()[SUFFIX]
     return next((forms[word[at:]] for at in range(SHORTEST_ROOT, len(word)) if word[at:] in forms), frozenset())
 
 
 def end_otherwise(word: str, other: str) -> bool:
-    """Tell whether two words have suffixes that mean other things: "viruria" is no viremia."""
+    """Tell whether two words have suffixes with different meanings: "viruria" is not viremia."""
     mine, theirs = _ends(word), _ends(other)
     return bool(mine and theirs) and mine.isdisjoint(theirs)
 
 
 def is_of_what_ails(word: str, other: str) -> bool:
-    """Tell whether a word names a cell or a substance, and one that looks like it what it causes: "chondroblast"."""
+    """Tell whether a word names a cell or a substance, and a similar word a condition caused by it: "chondroblast"."""
     thing = next((end for end in table()[THING] if word.endswith(end) and len(word) > len(end) + SHORTEST_ROOT), None)
     return thing is not None and bool(_ends(other)) and not other.endswith(thing)
 
 
 def differ_by_prefix(word: str, other: str) -> bool:
-    """Tell whether two words differ by a prefix of one, or by one of each, but of much or little: these are said
-    otherwise, too."""
+    """Tell whether two words differ in a prefix, except prefixes for much or little, which have other wordings too."""
     same = 0
     while same < min(len(word), len(other)) and word[-1 - same] == other[-1 - same]:
         same += 1
@@ -135,42 +134,42 @@ def differ_by_prefix(word: str, other: str) -> bool:
         starts = word[: len(word) - kept], other[: len(other) - kept]
         if all(not start or start in forms for start in starts):
             one, two = (forms.get(start, frozenset()) for start in starts)
-            # "Per-" and "peri-" are a slip apart.
+            # "Per-" and "peri-" differ by one letter.
             is_cut = all(starts) and (starts[0].startswith(starts[1]) or starts[1].startswith(starts[0]))
             return bool((one | two) - AMOUNTS) and one.isdisjoint(two) and not is_cut
     return False
 
 
 _CODED = re.compile(r"([^\W\d_]{1,4})(\d+)")
-# Beginnings that turn a word into its opposite, alone or in place of another.
+# Prefixes that turn a word into its opposite, by themselves or in place of another prefix.
 _NOT = ("un", "in", "im", "ir", "il", "an", "a", "non", "dis")
 _TURNED = (
     *(("micro", "macro"), ("hypo", "hyper"), ("brady", "tachy"), ("brachy", "dolicho"), ("oligo", "poly")),
     *(("eu", other) for other in ("a", "an", "ar", "dys")),
 )
 _STEM = 4
-# Words this like each other in their letters, 0 to 1, may be taken for each other.
+# Words with at least this letter similarity, 0 to 1, can be confused.
 ALIKE = 0.6
-# Words this like each other are one, misspelt.
+# Words with at least this similarity are the same word, misspelt.
 MISSPELT = 0.75
-# A beginning of a word with less of its letters is not that word.
+# The beginning of a word with a smaller share of its letters is not that word.
 CUT = 0.6
-# Letters by which one word's inflections differ.
+# Maximum letters by which inflections of a word differ.
 INFLECTION = 3
-# Letters of the longest ending: "inflamed", "inflammation".
+# Length of the longest ending: "inflamed", "inflammation".
 _ENDING = 6
 SHORTEST_MADE = 5
-# Pairs of strings that are looked at again at once.
+# Pairs of strings that are compared in one batch.
 LAST = 64
-# A word of no more letters than this is misspelt in one place.
+# A word with at most this many letters has at most one error.
 ONE_SLIP_TO = 9
-# A longer one, in one more for so many letters.
+# A longer word has one more error per this many letters.
 LETTERS_A_SLIP = 5
-# Consonants that are written for each other, for they sound alike; of words as `key` has them.
+# Consonants that are confused because they sound alike; in words in the form of `key`.
 _SOUNDS = ("cgqstx", "gj", "fvp", "dt", "bp", "mn", "vw", "ht")
-# Ends of an adjective or a verb.
+# Endings of adjectives and verbs.
 _FORM = re.compile(r"(?:ed|ing|ic|al|ive|e)$")
-# Endings that stand for one another; "" for none.
+# Interchangeable endings; "" for no ending.
 _ENDINGS = tuple(
     frozenset(endings.split("|"))
     for endings in (
@@ -182,12 +181,12 @@ _ENDINGS = tuple(
 )
 SHORTEST_STEM = 3
 _SYLLABLE = re.compile(r"[aeiou]+|[^aeiou]")
-# Beginnings that are not heard, or heard as another; of words as `key` has them.
+# Silent or ambiguous beginnings; of words in the form of `key`.
 _SILENT = r"^(?:p(?=[nst])|h|e(?=u)|g(?=n)|c(?=n)|[sxc](?=[sxcei])|m(?=n))"
 
 
 class WordDiff(NamedTuple):
-    """The words (levelled) that a mention has beyond a name, and those of the name that the mention lacks."""
+    """The levelled words of a mention that a name lacks, and those of the name that the mention lacks."""
 
     extra: tuple[str, ...]
     missing: tuple[str, ...]
@@ -195,11 +194,11 @@ class WordDiff(NamedTuple):
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def is_turned(word: str, other: str) -> bool:
-    """Tell whether one of two words is the other with a beginning that turns it round, or both have such beginnings."""
+    """Tell whether one of two words is the other with a prefix of opposite meaning, or both have such prefixes."""
     short, long = sorted((word, other), key=len)
     if len(short) > _STEM and long.endswith(short) and long.removesuffix(short) in _NOT:
         return True
-    # "Sensitive" is not insensitivity, nor "insensitive" sensitivity.
+    # "Sensitive" does not mean insensitivity, and "insensitive" does not mean sensitivity.
     if any(
         one.startswith(no) and shared(one[len(no) :], two) > _STEM + 1
         for one, two in ((word, other), (other, word))
@@ -216,7 +215,7 @@ def is_turned(word: str, other: str) -> bool:
 
 
 def _is_nearer_to_opposite(word: str, other: str) -> bool:
-    """Tell whether a word that looks like another is as near to what turns that round: "hyprtonia" is no hypotonia."""
+    """Tell whether a word similar to another is equally similar to its opposite: "hyprtonia" is not hypotonia."""
     from rapidfuzz.distance import Indel
 
     return (
@@ -233,7 +232,7 @@ def _is_nearer_to_opposite(word: str, other: str) -> bool:
 
 @functools.lru_cache(maxsize=LAST)
 def word_diff(mention: str, name: str) -> WordDiff:
-    """Return the words of two strings that the other lacks, whatever their spelling, hyphens and plurals."""
+    """Return the words of each string that the other lacks, ignoring spelling, hyphens and plurals."""
     mine, other = levelled_words(mention), levelled_words(name)
     keys = {key(word) for word in mine}, {key(word) for word in other}
     lacking = [word for word in mine if key(word) not in keys[1]], [word for word in other if key(word) not in keys[0]]
@@ -247,7 +246,7 @@ def word_diff(mention: str, name: str) -> WordDiff:
 
 
 def _joined(words: Sequence[str], others: Container[str]) -> dict[str, str]:
-    """Return the words that make one of the others when they are written together, each with it."""
+    """Return the words that form one of the others when they are joined, each with that word."""
     return {
         word: one + two for one, two in itertools.pairwise(words) if key(one + two) in others for word in (one, two)
     }
@@ -259,7 +258,7 @@ def _has(joined: dict[str, str], word: str) -> bool:
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def key(word: str) -> str:
-    """Return what the spellings of one levelled word have in common: British, American, with y or i, single or double
+    """Return a key that all spellings of a levelled word share: British, American, with y or i, single or double
     letters, and plurals."""
     for spelling, common in (("ph", "f"), ("y", "i"), ("k", "c"), ("rh", "r"), ("th", "t"), ("z", "s")):
         word = word.replace(spelling, common)
@@ -270,7 +269,7 @@ def key(word: str) -> str:
 
 
 def is_other_word(mention: str, diff: WordDiff, common: Container[str] = ()) -> bool:
-    """Tell whether a word that the name lacks is another one than the name's that looks like it."""
+    """Tell whether a word that the name lacks is a different word from the name's similar word."""
     from rapidfuzz.distance import Indel
 
     is_alone = len(WORD.findall(mention)) == 1
@@ -287,7 +286,7 @@ def is_other_word(mention: str, diff: WordDiff, common: Container[str] = ()) -> 
             return True
         if _lacks_root(word, near, diff.extra):
             return True
-        # "Tibula" is as near to the tibia as to the fibula.
+        # "Tibula" is equally similar to tibia and fibula.
         if word[1:] == near[1:] and _sound_otherwise(word[0], near[0]):
             return True
         if is_alone and (
@@ -305,7 +304,7 @@ def is_other_word(mention: str, diff: WordDiff, common: Container[str] = ()) -> 
 
 
 def _lacks_root(word: str, near: str, others: Sequence[str]) -> bool:
-    """Tell whether a name's word is another with a root before it, unsaid: "proliferative", "membranoproliferative"."""
+    """Tell whether a name's word is the mention's with a root added: "proliferative", "membranoproliferative"."""
     root = near.removesuffix(word)
     if root == near or len(word) <= _ENDING or not readings(f"{root}itis"):
         return False
@@ -313,20 +312,20 @@ def _lacks_root(word: str, near: str, others: Sequence[str]) -> bool:
 
 
 def _is_other_code(word: str, near: str) -> bool:
-    """Tell whether two words are the same letters with other numbers, "c8" and "c18"."""
+    """Tell whether two words have the same letters and different numbers, "c8" and "c18"."""
     one, two = _CODED.fullmatch(word), _CODED.fullmatch(near)
     return bool(one and two and one[1] == two[1] and one[2] != two[2])
 
 
 def _is_cut_short(word: str, near: str) -> bool:
-    """Tell whether a word of three or four letters is only the beginning of a longer one: "tau" is no taurine."""
+    """Tell whether a word of three or four letters is only the beginning of a longer one: "tau" is not taurine."""
     if not (word.isalpha() and INFLECTION <= len(word) <= _STEM and near.startswith(word)):
         return False
     return len(near) > len(word) + 2 and not is_suffix(near.removeprefix(word))
 
 
 def _is_replaced(word: str, near: str) -> bool:
-    """Tell whether a short word has another letter in place of one of another's, not one more, less or elsewhere."""
+    """Tell whether two short words differ by one substituted letter, not by an added, missing or moved one."""
     from rapidfuzz.distance import LCSseq
 
     if len(word) > SHORTEST_MADE or sorted(word) == sorted(near):
@@ -335,7 +334,7 @@ def _is_replaced(word: str, near: str) -> bool:
 
 
 def _is_misspelt_too_far(word: str, near: str) -> bool:
-    """Tell whether a word is no slip for another: two slips in a short word, or a consonant of another sound."""
+    """Tell whether a word is not a misspelling of another: two errors in a short word, or another consonant."""
     from rapidfuzz.distance import OSA, LCSseq, Levenshtein
 
     mine, theirs = key(word), key(near)
@@ -354,20 +353,20 @@ def _is_misspelt_too_far(word: str, near: str) -> bool:
 
 
 def _sound_otherwise(letter: str, other: str) -> bool:
-    """Tell whether two letters are consonants that are not written for each other."""
+    """Tell whether two letters are consonants that are not confused with each other."""
     are_consonants = letter[0] not in "aeiou" and other[0] not in "aeiou"
     return are_consonants and not any(letter in sound and other in sound for sound in _SOUNDS)
 
 
 def uninflected(word: str) -> tuple[str, ...]:
-    """Return a word, and what it may be an inflection of: "weeding" of "weed"."""
+    """Return a word and its possible stems: "weed" for "weeding"."""
     stem = re.sub(r"(?:ing|ed|s)$", "", word)
     return (word,) if stem == word or len(stem) < _STEM else (word, stem, f"{stem}e")
 
 
 def _is_common_otherwise(word: str, near: str, common: Container[str]) -> bool:
-    """Tell whether a word of common language, or "un-" and such a word, is another one than that of a name."""
-    # "Nemea" does not make "anemea" another word.
+    """Tell whether a common word, or "un-" with a common word, is a different word from that of a name."""
+    # "Nemea" does not make "anemea" a different word.
     for no in ("", *(no for no in _NOT if len(no) > 1)):
         if word.startswith(no) and word.removeprefix(no) in common and (not no or near.startswith(no)):
             one, two = word.removeprefix(no), near.removeprefix(no)
@@ -377,7 +376,7 @@ def _is_common_otherwise(word: str, near: str, common: Container[str]) -> bool:
 
 
 def _is_fragment(word: str, near: str, common: Container[str]) -> bool:
-    """Tell whether a word is a piece of another: it begins otherwise, or ends too soon."""
+    """Tell whether a word is only a part of another: it begins differently, or ends too early."""
     if near.startswith(word):
         diff = near.removeprefix(word)
         is_compound = len(diff) >= INFLECTION and diff in common and not is_ending(diff)
@@ -387,7 +386,7 @@ def _is_fragment(word: str, near: str, common: Container[str]) -> bool:
 
 
 def _is_made_otherwise(word: str, near: str, is_alone: bool, others: int) -> bool:
-    """Tell whether a word is well made, and of other parts than the one that looks like it."""
+    """Tell whether a word consists of known parts, and of different ones than the word that looks like it."""
     if differ_by_prefix(word, near):
         return True
     mine = readings(word)
@@ -399,7 +398,7 @@ def _is_made_otherwise(word: str, near: str, is_alone: bool, others: int) -> boo
     is_part = any(set(one) <= set(two) for one in mine for two in theirs)
     if max(map(len, mine)) == 1:
         return is_alone and bool(theirs) and not is_part
-    # "Endometrial inflammation" is endometritis.
+    # "Endometrial inflammation" means endometritis.
     return not (is_part and others > 1)
 
 
@@ -416,27 +415,27 @@ def shared(word: str, other: str) -> int:
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def is_inflected(word: str, other: str) -> bool:
-    """Tell whether two words differ by their last letters alone; "kyphoscoliosis" is no form of "kyphosis"."""
+    """Tell whether two words differ only in their last letters; "kyphoscoliosis" is not a form of "kyphosis"."""
     in_common = shared(word, other)
     return in_common >= max(_STEM, min(len(word), len(other)) - INFLECTION, max(len(word), len(other)) - _ENDING)
 
 
 def is_form(word: str, other: str) -> bool:
-    """Tell whether two words are forms of one, by their endings: "wobble" and "wobbly", no "chore" and "chorea"."""
+    """Tell whether two words are forms of one, by their endings: "wobble" and "wobbly", not "chore" and "chorea"."""
     return any(
         any(word[stem:] in endings and other[stem:] in endings for endings in _ENDINGS)
         for stem in range(shared(word, other), SHORTEST_STEM - 1, -1)
     )
 
 
-# Names of a concept that are laid beside each other at most.
+# Maximum names of a concept that are compared with each other.
 MAX_NAMES = 40
-# Of more terms, concepts are passed over: what is often said for each other is found among these.
+# In terminologies with more terms, some concepts are skipped: frequent pairs are found among the others.
 MAX_TERMS = 500_000
 
 
 class WordSynonyms:
-    """The pairs of words by which alone two names of one concept differ; made when they are first asked for."""
+    """The pairs of words that are the only difference between two names of a concept; computed on first use."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
@@ -444,7 +443,7 @@ class WordSynonyms:
         self._making = threading.Lock()
 
     def __contains__(self, words: object) -> bool:
-        """Tell whether two words, in lower case, are said for each other."""
+        """Tell whether two words, in lower case, are interchangeable."""
         if not isinstance(words, tuple):
             return False
         with self._making:

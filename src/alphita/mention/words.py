@@ -1,4 +1,4 @@
-"""Words of cleaned strings, weighted by how rare they are in an index: what two strings share, pair by pair."""
+"""Words of cleaned strings, weighted by their rarity in an index, and their overlap between pairs of strings."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ NOTHING: Mapping[str, int] = {}
 
 
 class WordComparison(NamedTuple):
-    """What the words of p pairs of strings have in common, and what the m left strings are made of.
+    """The word overlap of p pairs of strings, and figures about the m left strings.
 
     Attributes:
-        of_left: (p,) float32, the share of the left string's weight that stands in the right one too, 0 to 1.
+        of_left: (p,) float32, the share of the left string's weight that also occurs in the right one, 0 to 1.
         of_right: (p,) float32, likewise.
         same: (p,) bool, the same set of words.
         first: (p,) bool, the same first word.
         last: (p,) bool, the same last word.
         counts: (m,) distinct words of the left strings.
-        known: (m,) float32, the share of their weight that is of indexed words, 0 to 1.
+        known: (m,) float32, the share of their weight in indexed words, 0 to 1.
     """
 
     of_left: Float32
@@ -45,7 +45,7 @@ class WordComparison(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The words of n strings as numbers, string by string, each once, with their weights."""
+    """The distinct words of n strings as numbers, string by string, with their weights."""
 
     number: NDArray[np.int64]
     offsets: NDArray[np.int64]
@@ -77,11 +77,11 @@ class Vocabulary:
         """Compare cleaned string left[left_rows[i]] with right[right_rows[i]], for all i.
 
         Args:
-            without: for each left string, in how many strings that are taken as not there each word stands.
+            without: for each left string, the number of hidden strings in which each word occurs.
         """
         mine, other = self._words(left, without), self._words(right)
         width = int(max(mine.number.max(initial=0), other.number.max(initial=0))) + 1
-        # Ascending: the words of a string are.
+        # Ascending, because the words of a string are.
         held = np.repeat(np.arange(len(other.counts)), other.counts) * width + other.number
         shared = np.zeros(len(left_rows))
         for start in range(0, len(left_rows) if len(held) else 0, STRINGS_AT_ONCE):
@@ -108,7 +108,7 @@ class Vocabulary:
         )
 
     def _words(self, texts: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> _Words:
-        # A word that is not indexed is in no string of the index, so its number matters within one comparison only.
+        # A word that is not indexed is in no string of the index, so its number only matters within one comparison.
         new: dict[str, int] = {}
         known = self._numbers
         numbers: list[int] = []
@@ -132,7 +132,7 @@ class Vocabulary:
 
 
 def count_words(strings: pa.LargeStringArray) -> Counter[str]:
-    """Return in how many of some cleaned strings each word stands."""
+    """Return the number of cleaned strings in which each word occurs."""
     counts: Counter[str] = Counter()
     for start in range(0, len(strings), STRINGS_AT_ONCE):
         counts.update(each_once(strings.slice(start, STRINGS_AT_ONCE).to_pylist()))
@@ -140,7 +140,7 @@ def count_words(strings: pa.LargeStringArray) -> Counter[str]:
 
 
 def each_once(texts: Iterable[str]) -> Iterable[str]:
-    """Yield the words of each cleaned string, none of them twice for one string."""
+    """Yield the distinct words of each cleaned string."""
     for text in texts:
         yield from set(_WORD.findall(text))
 
@@ -164,10 +164,10 @@ def whole_words(model: Path) -> tuple[list[str], list[str]]:
         tokens = [entry if isinstance(entry, str) else entry[0] for entry in entries]
     except (OSError, ValueError, KeyError, TypeError):
         return [], []
-    # SentencePiece ("▁") and byte-level BPE ("Ġ") mark what begins a word, WordPiece ("##") what does not.
+    # SentencePiece ("▁") and byte-level BPE ("Ġ") mark the beginning of a word, WordPiece ("##") a continuation.
     mark = max(MARKS, key=lambda sign: sum(token.startswith(sign) for token in tokens))
     if mark == BYTES:
-        # Its other letters stand for bytes.
+        # Its other letters encode bytes.
         tokens = [token for token in tokens if token.removeprefix(mark).isascii()]
     whole: list[str] = []
     pieces: list[str] = []
@@ -187,12 +187,12 @@ def common_words(model: Path) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4)
 def everyday_words(model: Path) -> frozenset[str]:
-    """Return the common words of a model folder and the English ones, made once: the union takes milliseconds."""
+    """Return the common words of a model folder and the English ones; cached, because the union takes milliseconds."""
     return common_words(model) | english_words()
 
 
 @functools.cache
 def english_words() -> frozenset[str]:
-    """Return the 160,000 English words, with their inflections, that pyspellchecker carries, in lower case."""
+    """Return the 160,000 English words, with their inflections, that come with pyspellchecker, in lower case."""
     words = importlib.resources.files("spellchecker").joinpath("resources", "en.json.gz").read_bytes()
     return frozenset(json.loads(gzip.decompress(words)))

@@ -190,7 +190,7 @@ MAX_CHARACTERS = 4096
 
 
 class ProductSearch:
-    """Ranks products for queries. The encoder is loaded when the first query comes.
+    """Ranks products for queries. The encoder is loaded with the first query.
 
     Attributes:
         opened: the search folder.
@@ -227,7 +227,7 @@ class ProductSearch:
         """Open the folder at `path`; see the class and `store.load`.
 
         Raises:
-            InputError: it is no search folder, is damaged, or was built with another encoder.
+            InputError: it is not a search folder, is damaged, or was built with another encoder.
         """
         opened = store.load(path, verify=verify)
         return cls(opened, encoder=encoder, precision=precision, device=device, threads=threads)
@@ -242,7 +242,7 @@ class ProductSearch:
 
     @property
     def routes(self) -> list[str]:
-        """The routes that there are; `predicted` needs a model with a projection."""
+        """The available routes; `predicted` needs a model with a projection."""
         return [route for route in ROUTES if route != PREDICTED or self.opened.projection is not None]
 
     def encoder(self) -> Encoder:
@@ -261,24 +261,24 @@ class ProductSearch:
     def rank(
         self, queries: Sequence[str], *, top: int = 10, route: str = FUSED, where: Sequence[str] = ()
     ) -> list[list[Product]]:
-        """Return the products of each query, best first; equals in the order of their ids.
+        """Return the products for each query, best first; products with equal scores in order of their ids.
 
         Args:
             queries: the strings.
-            top: products wanted for each, 1 or more.
+            top: number of products per query, 1 or more.
             route: one of `routes`; see the module `routes`.
-            where: conditions "attribute=value"; several on one attribute ask for any of its values.
+            where: conditions "attribute=value"; several on the same attribute are alternatives.
 
         Raises:
-            UsageError: `queries` is no list of strings, or one is empty after cleaning; `top` is below 1; an unknown
-                route, or one that the model lacks; an unknown attribute, or a value that no product has.
+            UsageError: `queries` is not a list of strings, or one is empty after cleaning; `top` is below 1; the route
+                is unknown, or the model lacks it; the attribute is unknown, or no product has the value.
         """
         return list(self.stream(queries, top=top, route=route, where=where))
 
     def stream(
         self, queries: Sequence[str], *, top: int = 10, route: str = FUSED, where: Sequence[str] = ()
     ) -> Iterator[list[Product]]:
-        """Yield what `rank` returns, query by query; the queries are looked at all together before the first."""
+        """Yield the results of `rank`, query by query; all queries are checked before the first result."""
         if top < 1:
             raise UsageError(f"top must be 1 or more, not {top}")
         allowed = _allowed(self.opened, where)
@@ -290,7 +290,7 @@ class ProductSearch:
             yield [findings.product(self.opened, row, float(score[row])) for row in best if score[row] > NOTHING]
 
     def scores(self, queries: Sequence[str], *, route: str = FUSED) -> NDArray[np.float32]:
-        """Return what the products are ranked by, (queries, products), to measure with; -inf: a route says nothing.
+        """Return the scores of products, (queries, products), for evaluation; -inf if a route gives none.
 
         Products are in the order of `opened.products`; see `rank` for the rest.
         """

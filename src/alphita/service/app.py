@@ -225,12 +225,12 @@ def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures
 
     @app.get("/health", tags=["Operation"], response_model=Health)
     async def health() -> dict[str, str]:
-        """Tell that the server runs."""
+        """Report that the server is running."""
         return {"status": "ok", "version": __version__}
 
     @app.get("/ready", tags=["Operation"], response_model=Readiness, responses={503: {"model": Readiness}})
     async def ready(response: Response) -> dict[str, Any]:
-        """Tell whether the server can answer: 200 if so, else 503."""
+        """Report whether the server can answer: 200 if so, otherwise 503."""
         state = lifetime.now()
         response.status_code = 200 if state == "ready" else 503
         return {
@@ -243,7 +243,7 @@ def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures
 
     @app.get("/metrics", tags=["Operation"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def prometheus() -> Response:
-        """Return the figures as Prometheus reads them."""
+        """Return the metrics in Prometheus format."""
         return Response(figures.text(), media_type=logs.MEDIA_TYPE)
 
     @app.get("/openapi.json", include_in_schema=False)

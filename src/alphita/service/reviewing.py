@@ -269,9 +269,9 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
 
     @routes.get("/projects/{name}/disagreements", summary="Rows to adjudicate", responses=documented(404))
     def disagreements(name: Name, reviewer: Caller) -> dict[str, Any]:
-        """Return the rows on which reviewers disagree; of a blind project those that the asker has decided.
+        """Return the rows on which reviewers disagree; in a blind project, only rows that the caller has decided.
 
-        `newest` is the id of the row's newest decision, an undone one or an undo too, for `seen` when it is settled.
+        `newest` is the id of the row's newest decision (an undone one or an undo too); send it as `seen` to settle it.
         """
         # Before the rows are read: what is decided between is then not taken as seen.
         newest = {
@@ -396,9 +396,9 @@ class Remembering(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"source": "LAB_SYSTEM", "mentions": ["hart attack", "T2DM"]}]}
     )
 
-    source: str = Field(description="where the strings come from, as the projects say it")
+    source: str = Field(description="source of the strings, as named in the projects")
     mentions: list[str] = Field(description="the strings; compared after cleaning")
-    project: str | None = Field(None, description="only what was decided in this project")
+    project: str | None = Field(None, description="only decisions of this project")
 
 
 class Remembered(BaseModel):
@@ -425,7 +425,7 @@ def memory_router(settings: Settings, store: ReviewStore) -> APIRouter:
 
     @routes.post("/mappings", dependencies=[Depends(json_only)])
     def mappings(request: Request, asked: Annotated[Remembering, Body()]) -> Memory:
-        """Return what people decided about equal strings of a source."""
+        """Return earlier decisions on equal strings of a source."""
         check_strings("mentions", asked.mentions, settings.max_rows, settings.max_characters)
         check_strings("source", [asked.source], 1, settings.max_characters)
         check_strings("project", [asked.project], 1, settings.max_characters)

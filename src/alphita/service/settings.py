@@ -1,4 +1,4 @@
-"""What a server is told when it starts: where it listens, who may ask, and how much."""
+"""Settings of a server: address, access and limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Settings:
         (), "--allow-host", panel=WHO, help="Host name that clients may use for this server; repeatable."
     )
     keys: Path | None = option(
-        None, panel=WHO, help="File of API keys, one reviewer per key: lines of name, tab, SHA-256, tab, last day."
+        None, panel=WHO, help="File of API keys, one reviewer per key: lines of name, tab, SHA-256, tab, expiry date."
     )
     trust_user_header: str | None = option(
         None, metavar="NAME", panel=WHO, help="Header in which a proxy names the user, e.g. X-User."
@@ -76,7 +76,7 @@ class Settings:
         return "keys" if self.keys is not None else "header" if self.trust_user_header is not None else "local"
 
     def check(self) -> None:
-        """Make sure that nobody is let in by mistake."""
+        """Check that access is not open by mistake."""
         options.check(self)
         if self.keys is not None and self.trust_user_header is not None:
             raise UsageError("give --keys or --trust-user-header, not both")
@@ -93,7 +93,7 @@ class Settings:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is one of this machine alone."""
+    """Tell whether an address is local to this machine."""
     if host == "localhost":
         return True
     try:

@@ -127,18 +127,18 @@ class Terminology:
 
     Attributes:
         manifest: sources with versions and licences, config, counts, hashes.
-        content_hash: names the content.
-        concept_ids: (n_concepts,) CURIEs, sorted by bytes; a concept's place here is its row.
-        concept_names: (n_concepts,) the preferred term of each; its id where it has no term.
+        content_hash: hash of the content.
+        concept_ids: (n_concepts,) CURIEs, sorted by bytes; a concept's position here is its row.
+        concept_names: (n_concepts,) the preferred term of each; its id if it has no term.
         retired: (n_concepts,) bool.
         terms: pa.Table of n_terms rows, concept by concept, the preferred ones first: string, language, scope,
             preferred, type, status, source, code, term_type, reference.
-        term_concept: (n_terms,) int32, each term's concept.
+        term_concept: (n_terms,) int32, the concept of each term.
         concept_terms: (n_concepts + 1,) int64, offsets of each concept's terms.
-        term_key: (n_terms,) int32; two terms have the same key when their cleaned strings are equal.
+        term_key: (n_terms,) int32; two terms have the same key if their cleaned strings are equal.
         triples: (n_relations, 3) int32 head, relation, tail; sorted.
         relation_labels: name of each relation.
-        parent_relations: the relations (their numbers) that lead to parents.
+        parent_relations: the numbers of the relations that lead to parents.
     """
 
     def __init__(self, path: Path) -> None:
@@ -185,7 +185,7 @@ class Terminology:
 
     @property
     def n_concepts(self) -> int:
-        """Number of concepts, the retired ones included."""
+        """Number of concepts, including retired ones."""
         return len(self.concept_ids)
 
     @property
@@ -212,10 +212,10 @@ class Terminology:
         return str(self.concept_ids[int(row)].as_py())
 
     def resolve(self, curie: str) -> int:
-        """Return the row of a concept named by its id or by one of its alternative ids.
+        """Return the row of a concept by its id or one of its alternative ids.
 
         Raises:
-            InputError: no concept answers to it; the message suggests a near one.
+            InputError: no concept has this id; the message suggests a similar one.
         """
         curie = prefixes.normalize(curie)
         row = _find(self.concept_ids, curie)
@@ -239,7 +239,7 @@ class Terminology:
         """Return the rows of all concepts with a term equal to `string` after cleaning, live ones first.
 
         Args:
-            string: as a person writes it.
+            string: any string; it is cleaned.
             exact_only: leave out broad, narrow and related terms.
         """
         key = self.find_key(clean(string))
@@ -252,7 +252,7 @@ class Terminology:
         return [int(row) for row in rows[np.argsort(self.retired[rows], kind="stable")]]
 
     def find_key(self, cleaned: str) -> int | None:
-        """Return the key of a cleaned string (see `term_key`), or None where no term has it."""
+        """Return the key of a cleaned string (see `term_key`), or None if no term has it."""
         strings = _column(self.terms, "string")
 
         def string_of(key: int) -> str:
@@ -273,14 +273,14 @@ class Terminology:
     def training_terms(
         self, *, exclude: Collection[str] = frozenset(), languages: Collection[str] | None = None
     ) -> tuple[Int32, Int64]:
-        """Return the terms that train as positives, concept by concept.
+        """Return the terms that are positives in training, concept by concept.
 
-        These are scope exact, not machine-translated, not of type obsolete, of concepts that are not retired; of terms
-        of one concept that clean to the same string the first is taken. Each concept's preferred term comes first.
+        They are exact, not machine-translated, not obsolete, and belong to live concepts; of a concept's terms that are
+        equal after cleaning, only the first is returned. The preferred term comes first.
 
         Args:
             exclude: cleaned strings to leave out, such as a split's held-out ones.
-            languages: BCP-47 tags to take, "de" with "de-CH"; all by default.
+            languages: BCP-47 tags; "de" includes "de-CH"; all by default.
 
         Returns:
             (m,) int32 term rows and (n_concepts + 1,) int64 offsets into them.
@@ -327,11 +327,11 @@ class Terminology:
         return np.unique(triples[np.isin(triples[:, 1], self.parent_relations), 0])
 
     def ancestors(self, row: int) -> Int32:
-        """Return the rows of all ancestors, sorted, the concept itself left out; a cycle is walked once."""
+        """Return the rows of all ancestors, sorted, without the concept itself; cycles are followed once."""
         return self._closure(row, self.parents)
 
     def descendants(self, row: int) -> Int32:
-        """Return the rows of all descendants, sorted, the concept itself left out; a cycle is walked once."""
+        """Return the rows of all descendants, sorted, without the concept itself; cycles are followed once."""
         return self._closure(row, self.children)
 
     def _closure(self, row: int, step: Callable[[int], Int32]) -> Int32:
@@ -359,15 +359,15 @@ class Terminology:
         return self._table(name)
 
     def semantic_types_of(self, row: int, code: str | None = None) -> list[str]:
-        """Return the names of the concept's semantic types; where a code is given, of those that have it."""
+        """Return the names of the concept's semantic types; if a code is given, only of those with this code."""
         entries = self._side_rows("semantic_types", row)
         return [entry["semantic_type"] for entry in entries if code in (None, entry["code"])]
 
     def concept(self, identifier: str | int) -> Concept:
-        """Return all that is known of one concept.
+        """Return all data about one concept.
 
         Args:
-            identifier: its CURIE (an alternative id will do), or its row.
+            identifier: its CURIE (or an alternative id), or its row.
 
         Raises:
             InputError: there is no such concept.

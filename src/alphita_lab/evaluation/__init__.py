@@ -34,7 +34,7 @@ class EvaluationChoice:
     )
     data: Path | None = option(None, help="Folder with the benchmarks' files.")
     skipped: Sequence[str] = option(
-        (), "--skip", metavar="BENCHMARK", help="Benchmark to leave out of all; repeatable."
+        (), "--skip", metavar="BENCHMARK", help="Benchmark to exclude from all; repeatable."
     )
     settings: Sequence[str] = option(
         (), "--set", help="Option of the benchmarks: key=value or BENCHMARK.key=value; repeatable."

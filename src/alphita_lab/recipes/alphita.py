@@ -1,4 +1,4 @@
-"""Alphita's own recipe, which trained the models that come with it.
+"""The recipe with which Alphita's own models were trained.
 
 From each of the papers what was worth its rows on open knowledge: names against texts of their concept (BioLORD-2023),
 the concept's other names among these texts (SapBERT), relations told as descriptions (CODER's graph), texts of siblings

@@ -3,11 +3,11 @@
 Each module has
 
     DESCRIPTION                                      one line
-    build(vectors, folder, probes) -> settings       writes into the segment's folder what the search needs, if anything
+    build(vectors, folder, probes) -> settings       writes the files of the search, if any, into the segment's folder
     attach(vectors, folder, settings) -> IndexBackend
                                                      opens it; must not copy the vectors
 
-The vectors are float32, or float16 where the index stores them so (`alphita.index.neighbours`). The settings are plain
+The vectors are float32, or float16 if the index stores them so (`alphita.index.neighbours`). The settings are plain
 JSON in the index's manifest. A backend that does not compare every vector measures its recall@1 in `build`, and records
 it there.
 """
@@ -34,34 +34,33 @@ PLUGINS = Group("alphita.backends", ("DESCRIPTION", "build", "attach"))
 AUTO = "auto"
 # Compares every vector.
 EVERY = "faiss"
-# `auto` chooses by the number of strings. Comparing all of them needs no preparation and misses nothing, but takes a
-# time that grows with their number. Measured on 100,000 real strings of 384 numbers, one core, 1,000 misspelt queries:
-#     all compared    1,500 queries/s
-#     ivf_pq          5,500 queries/s at recall@1 0.992, prepared in 8 s, some 60 bytes a string in memory
-#     hnsw            1,600 queries/s at recall@1 0.989, prepared in 43 s, some 650 bytes a string in memory
-# A misspelt string's nearest neighbour is seldom near, and a graph must be searched widely to be sure of it: so `auto`
-# never takes hnsw, which is there for who has measured otherwise on vectors of their own.
+# `auto` chooses by the number of strings. Comparing all of them needs no preparation and misses nothing, but the time
+# grows with their number. Measured on 100,000 real strings of 384 numbers, one core, 1,000 misspelt queries: all
+# compared 1,500 queries/s ivf_pq 5,500 queries/s at recall@1 0.992, prepared in 8 s, some 60 bytes per string in memory
+# hnsw 1,600 queries/s at recall@1 0.989, prepared in 43 s, some 650 bytes per string in memory The nearest neighbour of
+# a misspelt string is seldom near, and a graph must be searched widely to find it: so `auto` never takes hnsw, which is
+# for users who have measured better results on their own vectors.
 FLAT_UP_TO = 100_000
 PROBES = 1000
 
-# Gives the vectors (p, d) of strings like the real ones but not indexed, to measure recall with.
+# Returns the vectors (p, d) of strings like the indexed ones, but not indexed, to measure recall.
 Probes = Callable[[], NDArray[np.float32]]
 
 
 class IndexBackend(Backend, Protocol):
-    """What the modules here attach."""
+    """A backend attached to vectors."""
 
     def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
-        """Return a search among the rows that are allowed, (n,) bool; rows are numbered as before.
+        """Return a search among the allowed rows, (n,) bool; row numbers do not change.
 
-        A search that does not compare every vector looks at more of the allowed ones than it would of all. Its recall
-        there is not measured: a part's nearest may be far from a query.
+        A search that does not compare every vector examines a larger share of the allowed ones. Its recall there is not
+        measured: the nearest of a part may be far from a query.
         """
         ...
 
 
 class Among:
-    """A search among some rows, whose vectors were copied."""
+    """A search among some rows, with copied vectors."""
 
     def __init__(self, backend: IndexBackend, rows: NDArray[np.int64]) -> None:
         self._backend, self._rows = backend, rows
@@ -75,22 +74,22 @@ class Among:
 
 
 def choose(n: int) -> str:
-    """Return the backend that `auto` stands for in an index of n strings."""
+    """Return the backend that `auto` selects for an index of n strings."""
     return EVERY if n <= FLAT_UP_TO else "ivf_pq"
 
 
 def rows(n: int, seed: str) -> list[int]:
-    """Return the rows of up to `PROBES` of n strings, drawn by a seed."""
+    """Return the rows of up to `PROBES` of n strings, chosen with a seed."""
     return sorted(random.Random(seed).sample(range(n), min(n, PROBES)))
 
 
 def probes(strings: Sequence[str] | SortedStrings, seed: str) -> list[str]:
-    """Return some of the strings, drawn by a seed, each with a mistake in it."""
+    """Return some of the strings, chosen with a seed, each with an error."""
     return vary([strings[row] for row in rows(len(strings), seed)])
 
 
 def vary(strings: Sequence[str]) -> list[str]:
-    """Return each string with a word left out or exchanged with the next, or else one or two letters changed."""
+    """Return each string with a word left out or swapped with the next one, or one or two letters changed."""
     return [_vary(string) for string in strings]
 
 

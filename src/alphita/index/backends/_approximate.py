@@ -1,7 +1,7 @@
-"""What HNSW and the inverted file share: scoring again on the vectors themselves, and the recall measured at build.
+"""Shared by HNSW and the inverted file: rescoring with the original vectors, and measuring recall when building.
 
-Both find rows by compressed vectors. The first few hundred of them are compared by the index's own vectors, so
-that similarities are exact and only a row that was not found at all can be missed.
+Both find rows with compressed vectors. The first few hundred are rescored with the index's vectors, so that
+similarities are exact, and only a row that was not found at all can be missed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from alphita.index.backends import faiss as flat
 from alphita.index.neighbours import Vectors
 
 RECALL = 0.99
-# Two cosines this close are equally near: the vectors are float32.
+# Cosines this close count as equal, because the vectors are float32.
 EQUAL = 1e-6
-# For fewer vectors nothing is built: comparing them all takes less than a millisecond or so.
+# For fewer vectors nothing is built: comparing all of them takes less than about a millisecond.
 FEWEST = 5000
-# Where so large a part of the vectors is wanted, all are compared.
+# If at least this share of the vectors is requested, all are compared.
 PART_WANTED = 0.25
 QUERIES_AT_ONCE = 4096
-# The nearest of a part may be far, and among far ones codes tell less well which is nearest: so many times more are
-# scored again.
+# The nearest of a part may be far, and codes are less exact for far vectors: this many times more are rescored.
 AGAIN_IN_PART = 4
-# Of vectors in half precision, widened together: 3 MB for 384 numbers, which stay in the cache.
+# Half-precision vectors converted together: 3 MB for 384 numbers, which fit into the cache.
 PAIRS_AT_ONCE = 2048
 
 
@@ -48,7 +47,7 @@ SearchAmong = Callable[[NDArray[np.bool_]], Search]
 
 
 class Refined:
-    """An approximate search whose answers are scored again on the vectors, which may be memory-mapped."""
+    """An approximate search whose results are rescored with the vectors, which may be memory-mapped."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class Refined:
         return self.part(both)
 
     def part(self, allowed: NDArray[np.bool_]) -> Refined:
-        """Return an approximate search among the rows that are allowed, (n,) bool, however few."""
+        """Return an approximate search among the allowed rows, (n,) bool, however few."""
         assert self._among is not None
         return Refined(self.vectors, self._among(allowed), AGAIN_IN_PART * self._scored_again, self._among, allowed)
 
@@ -98,19 +97,19 @@ class Refined:
         similarity, rows = np.take_along_axis(products, best, axis=1), np.take_along_axis(nearest_rows, best, axis=1)
         few = np.flatnonzero((rows < 0).any(axis=1))
         if len(few):
-            # Not enough rows in the part that was searched.
+            # Not enough rows in the searched part.
             similarity[few], rows[few] = self._exact.search(np.ascontiguousarray(queries[few]), k)
         return similarity, rows
 
 
 def _products(queries: NDArray[np.float32], vectors: Vectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the inner products of each query (q, d) with its rows (q, k) of the vectors; of a row -1 any number."""
+    """Return the inner products of each query (q, d) with its rows (q, k) of the vectors; undefined for row -1."""
     import faiss
 
     products = np.empty(rows.shape, np.float32)
     if vectors.dtype == np.float32:
         pointers = [faiss.swig_ptr(array) for array in (products, queries, vectors, rows)]
-        # NumPy would copy the vectors out first.
+        # NumPy would copy the vectors first.
         faiss.fvec_inner_products_by_idx(  # type: ignore[attr-defined]
             *pointers, queries.shape[1], *rows.shape
         )
@@ -138,7 +137,7 @@ def calibrate(
     attach: Callable[[dict[str, Any]], Refined],
     steps: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the first step whose recall@1 on the probes is enough, with that recall."""
+    """Return the first step with sufficient recall@1 on the probes, and that recall."""
     queries = probes()
     nearest = flat.attach(vectors).search(queries, 1)[0][:, 0]
     recall = 0.0
@@ -157,7 +156,7 @@ def calibrate(
 def attach(
     vectors: Vectors, file: Path | None, name: str, search: Callable[[Any], Refined]
 ) -> flat.FaissBackend | Refined:
-    """Open what FAISS wrote for vectors (n, d), mapped; too few of them are all compared."""
+    """Open the FAISS file for vectors (n, d), memory-mapped; if there are too few, compare all."""
     if len(vectors) < FEWEST:
         return flat.attach(vectors)
     import faiss

@@ -1,12 +1,12 @@
-"""Vectors rounded: to whole numbers from -127 to 127, a quarter of the memory to read, or to bf16, half of it.
+"""Rounded vectors: integers from -127 to 127, a quarter of the memory to read, or bf16, half of it.
 
-Products of whole numbers are fast; a processor that multiplies tiles of bf16 takes a third of their time, for it writes
-half as much. What may be among the nearest is found by them, and scored on the vectors themselves. With the rounded q'
-and v', by Cauchy and Schwarz,
+Integer products are fast; a processor with bf16 tiles takes a third of their time, because it writes half as much.
+These products find the candidates for the nearest vectors, which are then rescored with the original vectors. With the
+rounded q' and v', by Cauchy and Schwarz,
 
     |q v - q' v'| <= |q - q'| |v| + |q'| |v - v'|,
 
-so whatever lies more than twice as much behind the last that is wanted cannot be among the nearest.
+so a vector that is more than twice this bound behind the last requested one cannot be among the nearest.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from alphita.index.neighbours import GROUP, Vectors, reaching
 GREATEST = 127
 # A step for vectors that are all zero.
 TINY = 1e-30
-# What float32 sums differ by, of the lengths' product.
+# Error of float32 sums, relative to the product of the lengths.
 SUMS = 1e-5
-# What a product in bf16 is off by at most, of the lengths' product: half of the last digit, and its sum.
+# Maximum error of a bf16 product, relative to the product of the lengths: half of the last digit, and its sum.
 HALVED = 2.0**-9 + 2.0**-13
-# Bytes of products at once.
+# Bytes of products per block.
 PRODUCTS_BYTES = 32 * 2**20
-# Groups and candidates of one query; where more are as near as that, it is compared with all.
+# Maximum groups and candidates of one query; with more, it is compared with all vectors.
 MAX_GROUPS, MOST = 256, 512
-# Without fast products: rows that FAISS finds beyond those wanted. With 64, one query in thirty is compared with all.
+# Without fast products: extra rows that FAISS finds. With 64, one query in thirty is compared with all vectors.
 SPARE = 192
-# Queries at once below which FAISS compares whole numbers faster than all, and torch whole numbers faster than bf16.
+# Batch sizes below which FAISS is faster with integers than with all vectors, and torch with integers than with bf16.
 FEW = 20
-# Who multiplies: FAISS whole numbers, or torch whole numbers or bf16.
+# The library and type for products: FAISS with integers, or torch with integers or bf16.
 Way = Literal["faiss", "int8", "bf16"]
 
 
 class Candidates(NamedTuple):
-    """Queries (c,), in order, with rows (c,) that may be among their nearest.
+    """Queries (c,), in order, with rows (c,) that can be among their nearest.
 
-    A query that is `unsure` (q,) has none: it must be compared with all vectors.
+    An `unsure` query (q,) has none: it must be compared with all vectors.
     """
 
     query: NDArray[np.int64]
@@ -54,7 +54,7 @@ class Candidates(NamedTuple):
 
 
 class Rounded:
-    """Rounded vectors, and how far they are from what they stand for."""
+    """Rounded vectors, and their distance from the originals."""
 
     def __init__(self, vectors: Vectors, way: Way) -> None:
         self.n, dim = vectors.shape
@@ -78,16 +78,16 @@ class Rounded:
         return halved
 
     def serves(self, queries: int, k: int) -> bool:
-        """Tell whether so many queries are answered faster so than by comparing them with all vectors."""
+        """Tell whether this is faster for a number of queries than comparing them with all vectors."""
         return queries < FEW and k + SPARE <= self.n // 8 if self.way == "faiss" else 2 * k <= self.groups
 
     def at_once(self) -> int:
-        """Return how many queries are best asked together, a power of two."""
+        """Return the best number of queries per batch, a power of two."""
         size = 2 if self.way == "bf16" else 4
         return 1 << max(0, min(256, PRODUCTS_BYTES // (size * GROUP * self.groups)).bit_length() - 1)
 
     def candidates(self, queries: NDArray[np.float32], k: int) -> Candidates:
-        """Return what may be among the k nearest of each query (q, d), where that `serves`."""
+        """Return candidates for the k nearest of each query (q, d), if `serves` is true."""
         rounded, unit, off = self.rounded(queries)
         with machine.one_thread() if len(queries) == 1 else nullcontext():
             search = self._searched if self.way == "faiss" else self._multiplied
@@ -96,7 +96,7 @@ class Rounded:
     def rounded(
         self, queries: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
-        """Return queries (q, d) rounded, what 1 in their products stands for, and how far those may be off."""
+        """Return rounded queries (q, d), the scale of their products, and the maximum error."""
         greatest = np.abs(queries).max(axis=1, keepdims=True)
         step = np.maximum(greatest / np.float32(GREATEST), np.float32(TINY))
         if self.way == "bf16":
@@ -110,7 +110,7 @@ class Rounded:
         return rounded, step[:, 0].astype(np.float64) * float(self.step), off
 
     def _multiplied(self, rounded: NDArray[np.float32], margin: NDArray[np.float64], k: int) -> Candidates:
-        """Multiply everything; `margin` (q,) is how far behind the k-th a product must be to be left out."""
+        """Multiply everything; products more than `margin` (q,) behind the k-th are left out."""
         import torch
 
         q, finite = len(rounded), np.isfinite(margin)
@@ -120,7 +120,7 @@ class Rounded:
         if self.way == "bf16":
             products = (whole @ self._numbers)[:q]
         elif q < FEW:
-            # The other way round it is bound by reading the vectors alone.
+            # In the other order, it is limited only by reading the vectors.
             products = torch._int_mm(self._numbers.t(), whole.t()).t()[:q].contiguous()
         else:
             products = torch._int_mm(whole, self._numbers)[:q]
@@ -128,23 +128,23 @@ class Rounded:
         behind = np.where(finite, margin, 0)
         query, row, _, _ = reaching(products, k, lambda bound: bound - behind, most=MAX_GROUPS)
         count = np.bincount(query, minlength=q)
-        # Of too many groups there is none.
+        # With too many groups, there are no candidates.
         unsure = ~finite | (count == 0) | (count > MOST)
         kept = ~unsure[query]
         return Candidates(query[kept], row[kept], unsure)
 
     def _searched(self, rounded: NDArray[np.float32], margin: NDArray[np.float64], k: int) -> Candidates:
-        """Let FAISS find some more than are wanted."""
+        """Let FAISS find some more rows than requested."""
         products, rows = self._numbers.search(rounded, k + SPARE)
         least = (products[:, k - 1] - margin)[:, None]
-        # "Not below": what is not finite is unsure.
+        # "Not below", so that values that are not finite are unsure.
         unsure = ~(products[:, -1] < least[:, 0])
         query, place = np.nonzero((products >= least) & ~unsure[:, None])
         return Candidates(query, rows[query, place], unsure)
 
 
 def by_torch(queries: int) -> Way:
-    """Return what torch, which is loaded, multiplies by the processor's instructions for it; "faiss" for nothing."""
+    """Return the type for which loaded torch uses special instructions of the processor; "faiss" if there is none."""
     if not multiplies_rightly():
         return "faiss"
     if machine.has_amx() and queries >= FEW:
@@ -154,7 +154,7 @@ def by_torch(queries: int) -> Way:
 
 @functools.cache
 def multiplies_rightly() -> bool:
-    """Return whether torch is there and its products of the greatest numbers are right."""
+    """Return whether torch is available and multiplies the largest numbers correctly."""
     if importlib.util.find_spec("torch") is None:
         return False
     try:
@@ -163,7 +163,7 @@ def multiplies_rightly() -> bool:
         extremes = torch.tensor([[GREATEST] * 64, [-GREATEST] * 64], dtype=torch.int8)
         product = torch._int_mm(extremes, extremes.t())
     except (AttributeError, RuntimeError, ImportError, OSError, MemoryError):
-        # Too little memory to load it is told in one of the last three ways.
+        # Too little memory to load it raises one of the last three exceptions.
         return False
     most = 64 * GREATEST**2
     return bool((product == torch.tensor([[most, -most], [-most, most]])).all())
@@ -186,7 +186,7 @@ def _in_torch(numbers: NDArray[np.float32]) -> Any:  # noqa: ANN401 - a torch te
 def _in_faiss(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a FAISS index
     import faiss
 
-    # Of this kind FAISS compares whole numbers with whole numbers.
+    # For this type, FAISS compares integers with integers.
     index = faiss.IndexScalarQuantizer(
         numbers.shape[1], faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
     )

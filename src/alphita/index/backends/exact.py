@@ -1,4 +1,4 @@
-"""Exact search in NumPy: the reference that every other backend is compared with."""
+"""Exact search in NumPy: the reference for all other backends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VECTOR_BLOCK = 8192
 
 
 class ExactBackend:
-    """Blockwise inner products; equal ones are taken in the order of their rows."""
+    """Blockwise inner products; ties are in the order of their rows."""
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
@@ -48,7 +48,7 @@ class ExactBackend:
 def _keep_greatest(
     values: NDArray[np.float32], rows: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Keep the k greatest of each line; among equals the lowest rows."""
+    """Keep the k greatest of each line; for ties, the lowest rows."""
     width = values.shape[1]
     kth = np.partition(values, width - k, axis=1)[:, width - k, None]
     line, column = np.nonzero(values >= kth)
@@ -66,5 +66,5 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
 
 
 def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> ExactBackend:
-    """Search `vectors` (n, d) where they lie."""
+    """Search `vectors` (n, d) without copying them."""
     return ExactBackend(vectors)

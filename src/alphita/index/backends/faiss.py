@@ -1,7 +1,7 @@
-"""Exact search by FAISS's flat inner-product kernel, on the mapped vectors themselves.
+"""Exact search with FAISS's flat inner-product kernel, directly on the mapped vectors.
 
 `IndexFlatIP.add` would copy the vectors into memory and `write_index` would store them a second time; `faiss.knn` runs
-the same kernel over the matrix where it lies.
+the same kernel on the matrix in place.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from alphita.index.neighbours import Vectors
 
 DESCRIPTION = "exact search by FAISS (flat inner product) on the mapped vectors; the default for up to 100,000 strings"
 
-# Batches of more queries than this go through matrix multiplication. FAISS 1.15 asks for 128,000 queries first, which
-# makes batches of hundreds 16 times slower.
+# Batches of more queries than this go through matrix multiplication. FAISS 1.15 does so only from 128,000 queries on,
+# which makes batches of hundreds 16 times slower.
 BLAS_THRESHOLD = 20
 # Vectors multiplied at once; with 4,096 queries at once the products take 64 MB. 1.5 times as fast as FAISS's 1,024.
 BLAS_VECTORS_AT_ONCE = 4096
-# The rounded copy is made when the first few queries come, if the vectors are so many and not too large.
+# The rounded copy is made with the first small batch, if there are this many vectors and they are not too large.
 ROUNDED_FROM = 4096
 ROUNDED_UP_TO_BYTES = 128 * 2**20
-# Some rows of an index that is searched by filters are copied, if they are not larger together; it is twice as quick.
+# Rows selected by filters are copied if they are not larger than this in total; this is twice as fast.
 COPIED_UP_TO_BYTES = 2 * 2**30
-# Queries at once for which torch is loaded where the encoder does without: that takes seconds, and 0.3 GB.
+# Batch size from which torch is loaded even if the encoder does not need it: that takes seconds, and 0.3 GB.
 LOADS_TORCH = 256
-# So many more queries than were answered by the copy had to be compared with all after it: it is not asked any more.
+# If this many more queries had to be compared with all vectors than the copy answered, it is not used any more.
 MAX_IN_VAIN = 200
 
 
@@ -58,7 +58,7 @@ class FaissBackend:
         try:
             copy = self._copy(len(queries))
         except MemoryError:
-            # It is slower without.
+            # Without this, it is slower.
             return _compare(queries, self.vectors, k)
         if not copy.serves(len(queries), k) or self._in_vain > MAX_IN_VAIN:
             return _compare(queries, self.vectors, k)
@@ -73,7 +73,7 @@ class FaissBackend:
         return only(self.vectors, allowed)
 
     def _copy(self, queries: int) -> Rounded:
-        """Return the rounded copy, made when it is first needed for so many queries."""
+        """Return the rounded copy, created when it is first needed for this many queries."""
         torch = queries >= LOADS_TORCH or "torch" in sys.modules
         way = _rounded.by_torch(queries) if torch else "faiss"
         with self._making:
@@ -84,14 +84,14 @@ class FaissBackend:
     def _by_rounded(
         self, rounded: Rounded, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the k nearest rows of queries (q, d), scored on the vectors themselves."""
+        """Return the k nearest rows of queries (q, d), scored with the original vectors."""
         query, row, unsure = rounded.candidates(queries, k)
         products = np.einsum("cd,cd->c", neighbours.full(self.vectors[row]), queries[query])
         order = np.lexsort((row, -products, query))
         best = order[np.searchsorted(query, np.flatnonzero(~unsure))[:, None] + np.arange(k)]
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         similarity[~unsure], rows[~unsure] = products[best], row[best]
-        # Of vectors that lie anywhere, hundreds are about as near as the nearest. So it is with all of them, then.
+        # If vectors are randomly distributed, hundreds are about as near as the nearest one, for every query.
         count = int(unsure.sum())
         self._in_vain = max(0, self._in_vain + count - (len(queries) - count))
         if count:
@@ -100,7 +100,7 @@ class FaissBackend:
 
 
 class Scattered:
-    """Exact search among some rows of a matrix, gathered block by block: too many to be copied."""
+    """Exact search among some rows of a matrix, too many to be copied: they are gathered block by block."""
 
     def __init__(self, vectors: Vectors, rows: NDArray[np.int64]) -> None:
         self.vectors, self._rows = vectors, rows
@@ -116,12 +116,12 @@ class Scattered:
 
 
 def is_small(n: int, dim: int) -> bool:
-    """Whether n vectors are so few that whole numbers make the exact search quick."""
+    """Whether n vectors are few enough for a fast exact search with integers."""
     return n * dim <= ROUNDED_UP_TO_BYTES
 
 
 def only(vectors: Vectors, allowed: NDArray[np.bool_]) -> IndexBackend:
-    """Return an exact search among the rows of `vectors` (n, d) that are allowed, (n,)."""
+    """Return an exact search among the allowed rows (n,) of `vectors` (n, d)."""
     if allowed.all():
         return FaissBackend(vectors)
     rows = np.flatnonzero(allowed)
@@ -149,7 +149,7 @@ def _nearest(
 def _compare_blocks(
     queries: NDArray[np.float32], blocks: Iterable[tuple[int, NDArray[np.float32]]], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the k nearest of all rows of the blocks, which come with the number of their first row."""
+    """Return the k nearest of all rows of the blocks, given with the number of their first row."""
     best, best_rows = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
     for start, block in blocks:
         products, rows = _nearest(queries, block, min(k, len(block)))
@@ -165,5 +165,5 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
 
 
 def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> FaissBackend:
-    """Search `vectors` (n, d) where they lie."""
+    """Search `vectors` (n, d) without copying them."""
     return FaissBackend(vectors)

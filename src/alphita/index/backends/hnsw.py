@@ -1,7 +1,7 @@
-"""Approximate search by a graph of near neighbours (HNSW), over 8-bit vectors, scored again on the stored ones.
+"""Approximate search with a graph of near neighbours (HNSW), on 8-bit vectors, rescored with the stored ones.
 
 Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small World
-graphs", 2018. A search walks from vector to nearer vector and keeps the `efSearch` nearest it met.
+graphs", 2018. A search moves from vector to nearer vector and keeps the `efSearch` nearest ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEPS = [
 
 
 def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
-    """Make the graph and choose how wide to search; see `backends`."""
+    """Build the graph and choose the search width; see `backends`."""
     import faiss
 
     if len(vectors) < approximate.FEWEST:
@@ -50,7 +50,7 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
 
 
 def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> IndexBackend:
-    """Search by the graph in `folder`, mapped."""
+    """Search with the memory-mapped graph in `folder`."""
     chosen = settings or STEPS[-1]
     return approximate.attach(vectors, folder and folder / FILE, "hnsw", lambda graph: _search(vectors, graph, chosen))
 

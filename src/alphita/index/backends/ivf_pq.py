@@ -1,8 +1,8 @@
-"""Approximate search in a compressed inverted file (IVF-PQ, 4 bits a part), scored again on the stored vectors.
+"""Approximate search in a compressed inverted file (IVF-PQ, 4 bits per part), rescored with the stored vectors.
 
 Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", 2011; the 4-bit codes are compared in
-registers (André, Kermarrec and Le Scouarnec, "Cache locality is not enough", 2015). Vectors lie in lists around
-centroids; a search looks through the `nprobe` lists nearest to the query. A vector of 384 numbers takes 48 bytes.
+registers (André, Kermarrec and Le Scouarnec, "Cache locality is not enough", 2015). Vectors are in lists around
+centroids; a search examines the `nprobe` lists nearest to the query. A vector of 384 numbers takes 48 bytes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from alphita.index.neighbours import Vectors
 DESCRIPTION = "approximate search in a compressed inverted file (FAISS IVF-PQ) with exact scoring; for many millions"
 
 FILE = "ivf_pq.faiss"
-# Numbers that one 4-bit code stands for.
+# Numbers encoded by one 4-bit code.
 NUMBERS_A_CODE = 4
 MAX_LISTS = 8192
 TRAINED_ON_A_LIST = 40
 ROUNDS = 12
 ADDED_AT_ONCE = 100_000
-# A search in a part looks at so many times as many allowed vectors as one of all looks at of all: the nearest of a part
-# are farther away, in less near lists.
+# A search in a part examines this many times the share of vectors: its nearest are farther away, in less near lists.
 MORE_IN_PART = 2
-# Queries whose lists are put in order together: 256 by 8,192 lists take some 60 MB.
+# Queries whose lists are sorted together: 256 by 8,192 lists take some 60 MB.
 LISTED_AT_ONCE = 256
-# nprobe: scored_again, fewest first.
+# nprobe: scored_again, smallest first.
 WIDTHS = "16:128 32:128 64:256 128:256 128:512 256:256 256:512 512:256 512:512 512:1024 1024:512 1024:1024 2048:512 \
 2048:1024 4096:2048"
 STEPS = [
@@ -44,7 +43,7 @@ STEPS = [
 
 
 def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
-    """Make the inverted file and choose how much of it to search; see `backends`."""
+    """Build the inverted file and choose how much of it to search; see `backends`."""
     import faiss
 
     n, dim = vectors.shape
@@ -66,7 +65,7 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
 
 
 def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> IndexBackend:
-    """Search in the inverted file in `folder`, mapped."""
+    """Search in the memory-mapped inverted file in `folder`."""
     chosen = settings or STEPS[-1]
     return approximate.attach(
         vectors, folder and folder / FILE, "ivf_pq", lambda inverted: _search(vectors, inverted, chosen)
@@ -90,7 +89,7 @@ def _search(vectors: Vectors, inverted: Any, settings: dict[str, Any]) -> approx
 
 
 def _search_among(inverted: Any, allowed: NDArray[np.bool_], *, looked_at: float) -> approximate.Search:  # noqa: ANN401
-    """Return a search among allowed rows, which looks at about `looked_at` of these."""
+    """Return a search among allowed rows, which examines about `looked_at` of them."""
     import faiss
 
     ids = (
@@ -104,7 +103,7 @@ def _search_among(inverted: Any, allowed: NDArray[np.bool_], *, looked_at: float
     chosen = faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg]
 
     def search_some(queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Search for queries so few that their lists can be put in order together."""
+        """Search for few enough queries that their lists can be sorted together."""
         products = queries @ middles.T
         order = np.argsort(-products, axis=1)
         before = np.cumsum(counts[order], axis=1) - counts[order]
@@ -115,7 +114,7 @@ def _search_among(inverted: Any, allowed: NDArray[np.bool_], *, looked_at: float
         part = faiss.SearchParametersIVF(nprobe=most, sel=chosen)  # type: ignore[call-arg]
         codes, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         arrays = [faiss.swig_ptr(array) for array in (probed, near, codes, rows)]
-        # FAISS's own Python takes no parameters here.
+        # FAISS's Python API takes no parameters here.
         inverted.search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *arrays, False, part)
         return rows
 

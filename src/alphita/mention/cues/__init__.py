@@ -1,8 +1,8 @@
-"""Words by which notes say that something is negated, possible, of the family, historical or hypothetical.
+"""Cues in notes: words that mark a finding as negated, possible, family, historical or hypothetical.
 
-`cues_LANGUAGE.tsv` has a rule a line, for free text (`annotation.context`) and for given mentions (`assertion`); the
+`cues_LANGUAGE.tsv` has one rule per line, for free text (`annotation.context`) and for mentions (`assertion`); the
 words of a phrase are without accents and in lower case, and the signs ? ; : ( ) - + and the full stop are words too.
-At each place the longest phrase counts, and what it covers counts for nothing else.
+At each position the longest phrase counts, and the words that it covers count for no other rule.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ AHEAD, SECTION = "ahead", "section"
 DIRECTIONS = (AHEAD, "back", "both", SECTION)
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*|[?¿;:()+]|(?<![^\W_])[-–](?![^\W\d_])|\.(?=\s|$)|,")
 REMEMBERED = 65_536
-# Characters of a given mention that are looked at, more than the longest phrase has.
+# Maximum characters of a mention that are examined: more than the longest phrase has.
 LOOKED_AT = 80
-# What follows a relative who has what is mentioned: "mother had migraine", "mother's migraine".
+# Words after a relative who has the finding: "mother had migraine", "mother's migraine".
 _HAVING = frozenset({"has", "had", "with", "s"})
-# What may be the finding itself.
+# Cues that can be the finding itself.
 ABSENCE = (
     *("absent", "absents", "absente", "absentes", "assente", "assenti", "ausente", "ausentes", "abwesend"),
     *("fehlt", "fehlen"),
@@ -44,7 +44,7 @@ class Rule(NamedTuple):
     """A rule.
 
     Attributes:
-        category: one of the five; `pseudo`: no cue, though it looks like one; `end`: reaches end here, those of the
+        category: one of the five; `pseudo`: looks like a cue but is not one; `end`: reaches end here, those of the
             category in `direction`, or all; `clause`: the first clause of a sentence that begins so, up to the first
             comma, and the reaches that begin in it, end there.
         direction: `ahead`, `back`, `both`; `section`: ahead, and as a heading up to the next blank line or heading.
@@ -96,7 +96,7 @@ def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
 
 
 def beginning(mention: str) -> Category | None:
-    """Return what a given mention says of itself by its first words, as possible or of the family; else None."""
+    """Return the assertion given by a mention's first words, such as possible or family; otherwise None."""
     tokens = [word.word for word in words(mention[:LOOKED_AT])]
     phrases, longest = _beginnings()
     for size in range(min(longest.get(tokens[0], 0) if tokens else 0, len(tokens)), 0, -1):
@@ -108,7 +108,7 @@ def beginning(mention: str) -> Category | None:
 
 
 def ending(mention: str) -> Category | None:
-    """Return what a given mention says of itself by its last words, as negated or possible; else None."""
+    """Return the assertion given by a mention's last words, such as negated or possible; otherwise None."""
     tokens = [word.word for word in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
     phrases, most = _endings()
     for size in range(min(most, len(tokens)), 0, -1):
@@ -119,7 +119,7 @@ def ending(mention: str) -> Category | None:
 
 @functools.cache
 def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
-    """Return the categories by the words that a given mention may end with, and the most words."""
+    """Return the categories by the words with which a mention can end, and the maximum number of words."""
     found: dict[tuple[str, ...], Category] = {}
     for _, phrase, rule in read():
         tokens = tuple(word.word for word in words(phrase))
@@ -130,7 +130,7 @@ def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
 
 @functools.cache
 def _beginnings() -> tuple[dict[tuple[str, ...], list[Rule]], dict[str, int]]:
-    """Return the rules by their words that a given mention may begin with, and the most words by the first."""
+    """Return the rules by the words with which a mention can begin, and the maximum number of words by first word."""
     found: dict[tuple[str, ...], list[Rule]] = {}
     longest: dict[str, int] = {}
     for _, phrase, rule in read():

@@ -71,7 +71,7 @@ export class Files {
       const said = [
         ...decided ? [`${several(decided, "decision")} imported`] : [],
         ...overtaken ? [`not imported, because they are not newer than the existing decision or reject a concept other than the answer: ${overtaken}`] : [],
-        ...Object.entries(leftOut).map(([what, number]) => `not held: ${number} ${what}`),
+        ...Object.entries(leftOut).map(([what, number]) => `not imported: ${number} ${what}`),
       ];
       this.#say(`Imported into ${name}: ${several(added, "new row")}, ${several(known, "known row")}.`, said.length ? ` ${said.join("; ")}.` : "", aside ? ` ${several(aside, "line")} set aside because they could not be read.` : "");
       byId("import").reset();

@@ -423,7 +423,7 @@ function askComment() {
   const known = page.loaded.get(row.id)?.decisions?.find((one) => one.reviewer === page.me.reviewer) || row.mine;
   const again = known && ["accept", "choose", "nil", "reject", "skip", "flag"].includes(known.kind) ? known : null;
   page.commenting = { row, again };
-  byId("comment-about").textContent = again ? `Saved with your decision: ${says(again)}.` : "Goes with your next decision on this row.";
+  byId("comment-about").textContent = again ? `Saved with your decision: ${says(again)}.` : "Saved with your next decision on this row.";
   byId("comment-keep").firstChild.textContent = again ? "Save " : "Keep ";
   byId("comment-text").value = page.drafts.get(row.id) || again?.comment || "";
   byId("comment").showModal();
@@ -498,7 +498,7 @@ async function begin() {
   try {
     names = await projects();
   } catch (error) {
-    fill(byId("notices"), make("p", { class: "notice bad" }, `The server does not answer: ${error.message}. `, make("button", { type: "button", on: { click: () => location.reload() } }, "Load again")));
+    fill(byId("notices"), make("p", { class: "notice bad" }, `The server does not answer: ${error.message}. `, make("button", { type: "button", on: { click: () => location.reload() } }, "Reload")));
     return;
   }
   api.reviewer = page.me.reviewer;

@@ -59,7 +59,7 @@ function card(one, number, decisions) {
       take(number, one.concept_name || one.concept_id),
       make("h3", { text: one.concept_name || one.concept_id }),
       make("code", { text: one.concept_id }),
-      one.retired_concept ? make("span", { class: "tag", text: `stands for ${one.retired_concept}` }) : null,
+      one.retired_concept ? make("span", { class: "tag", text: `instead of ${one.retired_concept}` }) : null,
       one.relation && one.relation !== "exact" ? make("span", { class: "tag", text: RELATIONS[one.relation] }) : null,
       taken ? make("span", { class: "tag good", text: "decided" }) : null,
       sure(one)),

@@ -38,7 +38,7 @@ from alphita_lab.evaluation.scoring.finetuning import (
 )
 from alphita_lab.evaluation.scoring.results import Figure, Metric, Result, macro_f1
 
-SPLIT = "where a set has no training file, --set split_dev=true trains on four fifths of what there is"
+SPLIT = "if a set has no training file, --set split_dev=true trains on four fifths of the scored part"
 # Share of the queries that is scored where `split_dev` makes two parts of one.
 SCORED_SHARE = 0.2
 POSITIVE, NEGATIVE = "1", "0"
@@ -65,7 +65,7 @@ class Options(Config):
         None, description="part to score; by default test (Liu et al. 2022) if there is such a file, otherwise dev"
     )
     split_dev: bool = Field(
-        False, description="where a set has no training file: train on 4/5 of the scored part's queries, score the rest"
+        False, description="if a set has no training file: train on 4/5 of the scored part's queries, score the rest"
     )
     limit: int | None = Field(
         None,
