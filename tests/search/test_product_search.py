@@ -113,10 +113,6 @@ def test_products_come_with_the_reason(search: ProductSearch):
     assert first.id.startswith("PRODUCT:")
 
 
-def test_an_equal_value_stands_above_a_title_that_is_merely_alike(search: ProductSearch):
-    # "tympan" is in the title of the balm, which is not for the ears.
-    titles = [product.title for product in search.rank(["tympanitis"])[0]]
-    assert titles.index("Tympan balm") == 2
 
 
 class Believing(ProjectingEncoder):

@@ -18,7 +18,7 @@ from alphita.report import KIND, file_name
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation import EvaluationChoice
 from alphita_lab.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmarks, settings_of
-from alphita_lab.evaluation.report import markdown, page, pictures
+from alphita_lab.evaluation.report import page, pictures
 from alphita_lab.evaluation.scoring import confusions
 from alphita_lab.evaluation.scoring.results import Result, compare, figures_of
 from alphita_lab.evaluation.systems import ConceptSystem, System, VectorSystem, load_system
@@ -97,7 +97,7 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
                 scored["pictures"] = _unforeseen(error, "pictures: not drawn", failed)
         whole = report.write(draft.path / "report.json", scored, provenance=provenance)
         page.write_page(whole, draft.path / "report.html", pictures=drawn)
-        (draft.path / "report.md").write_text(markdown.to_markdown(whole), encoding="utf-8")
+        (draft.path / "report.md").write_text(page.to_markdown(whole), encoding="utf-8")
     return whole
 
 
