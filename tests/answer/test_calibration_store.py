@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from alphita import artefact
-from alphita.answer import RANKING_NAMES
 from alphita.answer.calibration_store import (
     EVIDENCE,
     FOLDER,
@@ -26,7 +25,7 @@ from alphita.answer.calibration_store import (
     evidence_of,
     ordered,
 )
-from alphita.answer.candidates import RANKINGS, languages_of
+from alphita.answer.candidates import languages_of
 from alphita.answer.features import MENTION_NAMES, NAMES
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
@@ -106,8 +105,6 @@ def test_how_long_a_fit_took_is_no_part_of_the_artefact(fitted, saved, tmp_path)
     assert first["seconds"] != second["seconds"]
 
 
-
-
 def test_files_are_plain_and_nothing_is_unpickled(index, saved, monkeypatch):
     assert {path.name for path in saved.iterdir()} == {
         "manifest.json",
@@ -164,8 +161,6 @@ def test_a_damaged_file_is_noticed(index, saved, name, damage):
         path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
     with pytest.raises(InputError, match=rf"{re.escape(name)}.*alphita calibrate"):
         Calibration.load(saved, index)
-
-
 
 
 def test_what_is_no_calibration_is_refused(index, tmp_path):
@@ -306,8 +301,6 @@ def test_a_language_with_a_calibrator_of_its_own_is_answered_by_it(index, fitted
 # In use.
 
 
-
-
 def test_a_job_with_filters_says_that_confidence_was_measured_without(calibrated, tmp_path, capsys):
     source = tmp_path / "in.csv"
     source.write_text("mention\n" + "\n".join(MENTIONS) + "\n")
@@ -361,10 +354,6 @@ def test_an_allowed_error_without_a_calibration_is_refused(index, calibrated):
     for path, options in ((index.path, {}), (calibrated, {"ranking": "vectors"})):
         with pytest.raises(UsageError, match=r"an allowed error of 0\.02 needs a calibration"):
             Normalizer.load(path, encoder=ENCODER, error=0.02, **options)
-
-
-
-
 
 
 def test_a_learned_ranking_needs_a_calibration(index):

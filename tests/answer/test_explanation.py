@@ -73,14 +73,6 @@ class TestFields:
         assert result.explanation.answer == "nearest to"
 
 
-
-
-
-
-
-
-
-
 class TestLearned:
     def test_groups_tell_what_speaks_for_the_answer_and_against_the_next(self, rich, calibration):
         normalizer = Normalizer(rich, encoder=HashEncoder(), calibration=calibration)
@@ -98,7 +90,6 @@ class TestLearned:
         assert f"p(NIL) {why.nil:.2f}" in str(why)
         assert "by meaning +4.0, letters +2.0, exactness +1.0" in str(why)
 
-
     def test_what_is_accepted_does_not_depend_on_how_confidence_is_shown(self, rich, calibration, monkeypatch):
         normalizer = Normalizer(rich, encoder=HashEncoder(), calibration=calibration)
         made, seen = normalizer._builder.results, []
@@ -114,7 +105,6 @@ class TestLearned:
         for accept, decision in ((seen[0], "accept"), (np.nextafter(seen[0], 2), "review")):
             normalizer.accept = accept
             assert normalizer.normalize(["Headache"])[0].decision == decision
-
 
 
 def test_behind_is_what_the_winner_loses_with_the_others_values():

@@ -135,7 +135,6 @@ class TestConcepts:
             allowed_concepts(rich, Filters(types=("Drug",)), targets)
 
 
-
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Index:
     path = tmp_path_factory.mktemp("restricted") / "x.index"
@@ -259,15 +258,11 @@ class TestAnswers:
         assert normalizer.normalize(["0000", "1111"], top_k=3)[0].candidates == ()
         assert asked == [2]
 
-
-
-
     def test_a_term_of_another_language_does_not_match_by_a_string_that_both_have(self, rich):
         normalizer = Normalizer(rich, encoder=HashEncoder(), filters=Filters(languages=("en",)), floor=-1)
         found = {one.concept_id: one for one in normalizer.normalize(["Gift"], top_k=8)[0].candidates}
         assert (found["BX:1"].matched_term, found["BX:1"].language) == ("Gift", "en")
         assert (found["AX:6"].matched_term, found["AX:6"].language) == ("Poisoning", "en")
-
 
 
 # Answers as codes of another code system.
@@ -333,8 +328,6 @@ class TestTargetAnswers:
             ids = [candidate.concept_id for candidate in one.candidates]
             assert sorted(ids) == ["MESH:D1", "MESH:D900", "MESH:D901|MESH:D902"]
         assert found[1].method == "nearest"  # "Fever" is a name of what has no code there
-
-
 
     def test_a_concept_without_a_code_cannot_be_asked_for(self, coded):
         targets = Targets(coded.segment, "ICD10CM")

@@ -57,12 +57,6 @@ def test_a_misspelling_goes_to_the_nearest_term(normalizer):
     assert 0.5 < expected < 1.0
 
 
-
-
-
-
-
-
 def test_further_candidates_of_an_exact_match_use_the_stored_vector(normalizer):
     encoder = normalizer.encoder()
     candidates = normalizer.normalize(["Common cold"], top_k=2)[0].candidates
@@ -102,8 +96,6 @@ def test_below_the_floor_is_nil_with_its_candidates_in_sight(index_path):
     assert Normalizer(index, encoder=HashEncoder(), floor=1.0).normalize(["headache"])[0].concept_id == "T:2"
 
 
-
-
 def test_equal_mentions_are_encoded_once(normalizer):
     results = normalizer.normalize(["Headace", "headache", " headace ", "HEADACE", "xyz"])
     assert normalizer.encoder().encoded == ["headace", "xyz"]
@@ -116,10 +108,6 @@ def test_a_giant_mention_is_cut_for_the_encoder_only(normalizer):
     result = normalizer.normalize([mention])[0]
     assert result.mention == mention
     assert len(normalizer.encoder().encoded[0]) == 4096
-
-
-
-
 
 
 def test_wrong_use_is_said(normalizer, index_path):
@@ -136,8 +124,6 @@ def test_wrong_use_is_said(normalizer, index_path):
 def test_an_encoder_of_another_dimension_is_refused(index_path):
     with pytest.raises(InputError, match="its dimension is 32, the index was built with 64"):
         Normalizer(Index.open(index_path), encoder=HashEncoder(dim=32))
-
-
 
 
 odd_case = st.sampled_from([str.lower, str.upper, str.title, lambda s: f"  {s}\t"])

@@ -28,8 +28,6 @@ def pipeline(index_path, *, ruled=(), **config):
     return nlp
 
 
-
-
 def test_an_entity_in_the_same_place_gives_way_and_others_stay(index_path):
     doc = pipeline(index_path, ruled=["Severe headache", "ZZZ"])(TEXT)
     assert [(entity.text, entity.label_) for entity in doc.ents] == [

@@ -113,8 +113,6 @@ def test_products_come_with_the_reason(search: ProductSearch):
     assert first.id.startswith("PRODUCT:")
 
 
-
-
 class Believing(ProjectingEncoder):
     """Puts a title with an attribute where the values lie that it has by ROWS; and sees Nasalin as for otitis, too.
 

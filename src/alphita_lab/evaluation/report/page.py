@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from alphita.artefact import atomic_file
 from alphita.errors import require
-from alphita_lab.evaluation.report import charts, entries
+from alphita_lab.evaluation.report import charts, entries, markdown
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -65,7 +65,7 @@ def _part(kind: str) -> str:
 def _rendered(kind: str, *, escape: bool, **values: object) -> str:
     jinja2 = require("jinja2", "evaluate")
     environment = jinja2.Environment(autoescape=escape, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"t": markdown_text, "plain": entries.plain}
+    environment.filters |= {"t": markdown.text, "plain": entries.plain}
     environment.globals |= {
         "e": entries,
         "charts": charts,
@@ -80,13 +80,6 @@ def _rendered(kind: str, *, escape: bool, **values: object) -> str:
     }
     text: str = environment.from_string(_part(kind)).render(values)
     return text
-
-
-def markdown_text(value: str) -> str:
-    """Return text so that Markdown prints it as it is, on one line."""
-    line = " ".join(value.split())
-    # Underscores inside words, lone brackets and lone ampersands mean nothing in Markdown and stay readable.
-    return re.sub(r"[\\`*|~]|(?<![^\W_])_|_(?![^\W_])|<(?=[\w/!?])|&(?=#?\w+;)|\](?=[(\[:])", r"\\\g<0>", line)
 
 
 def summary_tables(report: Mapping[str, Any]) -> Group:

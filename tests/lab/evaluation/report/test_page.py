@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from alphita_lab.evaluation.report import charts, entries, page
+from alphita_lab.evaluation.report import charts, entries, markdown, page
 from tests.goldens.golden import Goldens
 from tests.lab.evaluation.sample_report import EVIL, sample
 
@@ -161,8 +161,8 @@ def test_a_report_is_read_and_not_changed(reports) -> None:
         (entries.verdict({"low": 0, "high": 0.2}), "not told apart"),
         (entries.verdict({"low": None, "high": None}), "not told apart"),
         (entries.plain({"a": [1, 2.5, None], "b": True}), "a: 1, 2.5, –, b: yes"),
-        (page.markdown_text("a|b *c* x_y _d_ <b> 2 < 3 [x](y)\nz"), r"a\|b \*c\* x_y \_d\_ \<b> 2 < 3 [x\](y) z"),
-        (page.markdown_text("x &amp; y & z &#65; __x__"), r"x \&amp; y & z \&#65; \_\_x\_\_"),
+        (markdown.text("a|b *c* x_y _d_ <b> 2 < 3 [x](y)\nz"), r"a\|b \*c\* x_y \_d\_ \<b> 2 < 3 [x\](y) z"),
+        (markdown.text("x &amp; y & z &#65; __x__"), r"x \&amp; y & z \&#65; \_\_x\_\_"),
         ([charts._tick(0.30000000000000004, True), charts._tick(-0.0, False)], ["30%", "0"]),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import AlphitaError, UsageError
 from alphita.terminology import splits
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Source
@@ -72,10 +72,6 @@ def test_scores_that_cannot_be_ranked(n: int, error: type[Exception], told: str)
     table = Table(np.full((3, 1, 3), np.nan))
     with pytest.raises(error, match=told):
         ranking.ranks(table, np.array([[0, 0, 1]]), n)
-
-
-
-
 
 
 def test_relation_frequency_counts() -> None:
@@ -177,10 +173,6 @@ def test_a_graph_model_is_scored_by_itself(terminology: Terminology) -> None:
     assert (len(sampled.test), len(sampled.known)) == (2, terminology.n_relations)
 
 
-
-
-
-
 def test_a_system_without_vectors_is_refused(terminology) -> None:
     data = benchmark.load(source(terminology), benchmark.Options())
     with pytest.raises(UsageError, match="needs a system with vectors"):
@@ -210,8 +202,6 @@ def test_held_out_triples_are_the_test_part(terminology: Terminology, tmp_path: 
     assert "split" not in benchmark.load(source(terminology), benchmark.Options()).notes
 
 
-
-
 def test_what_is_not_in_training_is_not_asked_about(two_ways: Terminology, tmp_path: Path) -> None:
     # T:5 has no triple beside the one that is held out.
     split = splits.Split([], [], [], triples=[("T:5", "part_of", "T:4"), ("T:2", "part_of", "T:1")])
@@ -231,5 +221,3 @@ def two_ways(tmp_path: Path) -> Terminology:
         back = [f"relationship: has_part T:{number + 1}"] if number < 5 else []
         lines += stanza(f"T:{number}", f"part {number}", f"relationship: part_of T:{number - 1}", *back)
     return imported(tmp_path, lines)
-
-
