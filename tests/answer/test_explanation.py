@@ -73,6 +73,10 @@ class TestFields:
         assert result.explanation.answer == "nearest to"
 
 
+def test_nothing_near_at_all(rich):
+    assert explain(rich, "頭痛", ranking="exact").answer == "NIL: no string of the index comes near"
+
+
 class TestLearned:
     def test_groups_tell_what_speaks_for_the_answer_and_against_the_next(self, rich, calibration):
         normalizer = Normalizer(rich, encoder=HashEncoder(), calibration=calibration)

@@ -69,22 +69,8 @@ def table(concepts, cosines) -> CandidateTable:
     concept = np.concatenate([np.asarray(some, np.int64) for some in concepts])
     none, cosine = np.zeros(len(concept), np.int64), np.asarray(cosines, np.float32)
     offsets = np.searchsorted(request, np.arange(len(concepts) + 1))
-    return CandidateTable(
-        offsets,
-        request,
-        concept,
-        none,
-        request,
-        none,
-        none,
-        none.astype(np.uint8),
-        cosine,
-        cosine,
-        cosine,
-        cosine,
-        none,
-        none,
-    )
+    some = (offsets, request, concept, none, request, none, none, none.astype(np.uint8))
+    return CandidateTable(*some, cosine, cosine, cosine, cosine, none, none)
 
 
 @settings(max_examples=60, deadline=None)

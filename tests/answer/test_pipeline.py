@@ -18,39 +18,9 @@ from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
 from tests.doubles import SmallTerminology
 
 ENCODER = VocabularyEncoder()
-ODD = [
-    *(
-        "?",
-        "...",
-        "-",
-        "\u200b",
-        "🫀",
-        "🫀🫀 drall",
-        "糖尿病",
-        "心臓の ache",
-        "\ud800",
-        "drall \udfff ache",
-        "a",
-        "\x00",
-    ),
-    *(
-        "ß",
-        "e\u0301",
-        "1",
-        "10 mg/mL",
-        "%",
-        "\t",
-        "ʰ",
-        "left left left",
-        "(",
-        "']",
-        "drall\nache",
-        "İ",
-        "ﬁstel stone",
-        "RTL \u202e ache",
-    ),
-    "∞",
-]
+ODD = ["?", "...", "-", "\u200b", "🫀", "糖尿病", "\ud800", "a", "\x00", "ß", "e\u0301", "1", "%", "ʰ", "(", "']", "İ"]
+ODD += ["∞", "🫀🫀 drall", "心臓の ache", "drall \udfff ache", "10 mg/mL", "\t", "left left left", "drall\nache"]
+ODD += ["ﬁstel stone", "RTL \u202e ache"]
 # The table's columns that do not depend on which other questions were asked.
 COLUMNS = ("concept", "term", "expansion", "string", "routes", "strings", "homonyms")
 NUMBERS = ("cosine", "letters", "best_cosine", "best_letters")

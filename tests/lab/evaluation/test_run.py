@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from alphita import artefact, cli
+from alphita import artefact, cli, textio
 from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.text import DEFAULT_RULES
@@ -72,47 +72,15 @@ def report_of(out: Path) -> dict[str, Any]:
     return json.loads((out / "report.json").read_text())
 
 
-DATA = "--data {folds} "
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "problem"),
-    [
-        ("psytarr -m tfidf", 2, "unknown benchmark 'psytarr'; did you mean 'psytar'?"),
-        (DATA + "psytar -b tfdf", 2, "unknown system 'tfdf'; did you mean 'tfidf'?.*'minilm'.*hub name like owner/mod"),
-        (DATA + "psytar -m bm52:", 2, "unknown system 'bm52'"),
-        ("psytar -m tfidf", 2, "needs its files: --data FOLDER"),
-        # Before the data are read, which take long, whatever is mistyped.
-        ("psytar -m tfdf", 2, "unknown system"),
-        ("psytar -m bm25,k=1", 2, "unknown option of bm25 'k'"),
-        ("psytar -m tfidf:x", 2, "takes no argument"),
-        (DATA + "psytar -m tfidf -b tfidf", 2, "two systems are called 'tfidf'"),
-        (DATA + "psytar -m tfidf --set kk=3", 2, "unknown option 'kk'"),
-        (DATA + "psytar -m tfidf --set cadec.k=3", 2, "unknown benchmark 'cadec'"),
-        (DATA + "psytar -m tfidf --set k", 2, "not of the form"),
-        (DATA + "psytar -m tfidf --skip cadec", 2, "skipped of `all` only"),
-        (DATA + "psytar -m tfidf --threads 0", 2, "--threads"),
-        (DATA + "psytar -m tfidf --pictures", 2, "pictures show a terminology"),
-        # What cannot be drawn is said before anything is scored.
-        (DATA + "psytar -m tfidf --pictures -t {terminology}", 2, r"^(?!.*psytar: tfidf).*two systems with vectors"),
-        ("--data {tmp} psytar -m tfidf", 1, "psytar finds no fold_1"),
-        (DATA + "all -m exact_match -t {terminology} --set case_table.languages=xx", 2, "has no terms in 'xx'"),
-        (DATA + "all -m exact_match -t {terminology} --set held_out_translations.language=xx", 2, "language is 'xx'"),
-        (DATA + "psytar {tmp}/psytar.py -m tfidf", 2, "would pass for Alphita's own benchmark 'psytar'"),
-        ("{tmp}/psytar.py -m tfidf", 2, "would pass for Alphita's own benchmark 'psytar'"),
-        ("{tmp}/mine.py {tmp}/again/mine.py -m tfidf", 2, "mine.py and .*again/mine.py would both be called 'mine'"),
-        ("{tmp}/no.py -m tfidf", 1, "no such benchmark file"),
-        ("{tmp}/half.py -m tfidf", 1, "is no benchmark: it lacks PUBLISHED, Options, load, evaluate"),
-        ("{tmp}/bad.py -m tfidf", 1, "cannot be imported: ModuleNotFoundError"),
-    ],
-)
-def test_wrong_use(folds, terminology, own, tmp_path, capsys, words, code, problem):
+@pytest.mark.parametrize("row", textio.packaged(__package__, "wrong_use.tsv"), ids=lambda row: row["words"])
+def test_wrong_use(folds, terminology, own, tmp_path, capsys, row):
+    """Whatever is mistyped is told before the data are read, which take long."""
     for name, text in (("psytar", OWN), ("half", "INFO = 1\n"), ("bad", "import nothing_of_this_name\n")):
         (tmp_path / f"{name}.py").write_text(text)
     shutil.copy(own, (tmp_path / "again").mkdir() or tmp_path / "again")
-    filled = words.format(folds=folds, tmp=tmp_path, terminology=terminology.path)
-    assert alphita("evaluate", *filled.split(), "-o", tmp_path / "report") == code
-    assert re.search(problem, capsys.readouterr().err, re.DOTALL)
+    filled = row["words"].format(folds=folds, tmp=tmp_path, terminology=terminology.path)
+    assert alphita("evaluate", *filled.split(), "-o", tmp_path / "report") == int(row["code"])
+    assert re.search(row["problem"], capsys.readouterr().err, re.DOTALL)
     assert not (tmp_path / "report").exists()
 
 

@@ -225,9 +225,7 @@ def test_a_model_on_onnx_ranks_by_its_projection(terminology: Terminology, held_
         np.testing.assert_allclose(found[number, : len(values)], distances, rtol=1e-4, atol=1e-4)
 
 
-def test_an_encoder_ranks_by_its_projection_where_it_has_one(
-    terminology: Terminology, held_out: Path, tmp_path: Path
-) -> None:
+def test_an_encoder_ranks_by_its_projection_where_it_has_one(terminology, held_out, tmp_path) -> None:
     TermEncoder.load(spread(tiny_model(tmp_path / "tiny")), precision="fp32", pooling="cls").save(
         tmp_path / "model", onnx=False
     )
@@ -259,9 +257,7 @@ def test_an_encoder_ranks_by_its_projection_where_it_has_one(
         assert plain.rows["rank"][number] == reference.realistic_rank([-one for one in cosines])
 
 
-def test_a_model_says_whether_it_was_trained_with_the_split(
-    terminology: Terminology, split: Split, held_out: Path
-) -> None:
+def test_a_model_says_whether_it_was_trained_with_the_split(terminology, split, held_out) -> None:
     options = benchmark.Options(held_out=held_out, max_test=3)
     data = benchmark.load(source(terminology), options)
     for trained, expected in (({"split": split.hash}, True), ({"split": None}, False)):

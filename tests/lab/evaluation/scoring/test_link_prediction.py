@@ -51,9 +51,7 @@ def graphs(draw: st.DrawFn) -> tuple[Table, np.ndarray, np.ndarray, int]:
 
 
 @given(graphs(), st.booleans(), st.sampled_from([1, 20, 10_000]))
-def test_ranks_equal_plain_python(
-    graph: tuple[Table, np.ndarray, np.ndarray, int], filtered: bool, at_once: int
-) -> None:
+def test_ranks_equal_plain_python(graph, filtered, at_once) -> None:
     scorer, test, known, n = graph
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking, "SCORES_AT_ONCE", at_once)

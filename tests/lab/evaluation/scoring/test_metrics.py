@@ -60,13 +60,6 @@ def test_interval_is_seeded_narrows_and_widens() -> None:
     assert low < narrow[0] < narrow[1] < high
 
 
-def test_interval_does_not_depend_on_how_the_draws_are_cut(monkeypatch) -> None:
-    values = np.random.default_rng(1).normal(size=50)
-    whole = bootstrap_interval(values, resamples=4000)
-    monkeypatch.setattr("alphita_lab.evaluation.scoring.results.NUMBERS_AT_ONCE", 50 * 77)
-    assert bootstrap_interval(values, resamples=4000) == pytest.approx(whole, abs=0.03)
-
-
 def test_score_has_one_shape() -> None:
     figures = score([["A:1", "A:2"], ["A:2", "A:1"]], ["A:1", "A:1"], ks=(1, 3))
     assert figures["n"] == 2
