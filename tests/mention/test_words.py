@@ -81,35 +81,17 @@ WORDPIECES |= dict.fromkeys(["été", "Ġ", "▁x"], 0)
     ("vocabulary", "whole", "pieces"),
     [
         # WordPiece, SentencePiece, byte-level BPE, and one without marks, which is of whole words.
-        (
-            dict.fromkeys(
-                [
-                    "[PAD]",
-                    "[unused1]",
-                    "a",
-                    "of",
-                    "ear",
-                    "Headache",
-                    "##itis",
-                    "##s",
-                    "12",
-                    "##7",
-                    "頭",
-                    "été",
-                    "Ġ",
-                    "▁x",
-                ],
-                0,
-            ),
-            ["ear", "headache", "été"],
-            ["itis"],
-        ),
+        (WORDPIECES, ["ear", "headache", "été"], ["itis"]),
         (
             [[piece, 0.0] for piece in ("<s>", "▁ear", "▁Kopf", "schmerz", "s", "▁", "##", "▁ab", "頭痛", "▁12")],
             ["ear", "kopf"],
             ["schmerz", "頭痛"],
         ),
-        (WORDPIECES, ["ear", "headache"], ["itis"]),
+        (
+            dict.fromkeys(["Ġear", "ĠHeadache", "itis", "ĠcÃ©phal", "Ãł", "Ġab", "<|end|>", "Ġ"], 0),
+            ["ear", "headache"],
+            ["itis"],
+        ),
         ({"ear": 0, "nose": 1}, ["ear", "nose"], []),
     ],
 )
