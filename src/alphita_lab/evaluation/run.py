@@ -65,7 +65,7 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
     # The page needs it: better said now than when all is scored.
     require("jinja2", "evaluate")
     tasks, systems = _read(plan)
-    baseline = _baseline(plan, systems)
+    baseline = list(systems)[len(plan.models)] if plan.baselines else None
     shown = None
     if plan.pictures and plan.terminology is not None:
         shown = pictures.choose(plan.terminology, systems, seed=plan.seed)
@@ -107,10 +107,6 @@ def _within(path: Path, data: Path | None, benchmark: str) -> str:
         if path.is_relative_to(folder):
             return path.relative_to(folder).as_posix()
     return path.name
-
-
-def _baseline(plan: EvaluationPlan, systems: Mapping[str, Any]) -> str | None:
-    return list(systems)[len(plan.models)] if plan.baselines else None
 
 
 def _read(plan: EvaluationPlan) -> tuple[list[_Task], dict[str, Any]]:

@@ -107,9 +107,8 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clustering, "NEIGHBOURS", 100)
     parts = as_dict(clustering.pairs_above(vectors, 0.3, max_pairs=10_000))
     lexical = Lexical(Vectors(vectors))
-    asked = as_dict(
-        clustering.pairs_by_neighbours(lexical, [str(i) for i in range(50)], 0.3, max_pairs=10_000, first=2)
-    )
+    monkeypatch.setattr(clustering, "NEIGHBOURS_AT_FIRST", 2)
+    asked = as_dict(clustering.pairs_by_neighbours(lexical, [str(i) for i in range(50)], 0.3, max_pairs=10_000))
     for other in (parts, asked):
         assert other.keys() == whole.keys()
         assert all(abs(other[pair] - value) < 1e-6 for pair, value in whole.items())
