@@ -63,7 +63,7 @@ class RotatE(ComplEx):
     CITATION = "Sun et al. 2019, RotatE: knowledge graph embedding by relational rotation in complex space"
     COMPARED: Compared = "distance"
 
-    class Config(GraphTraining):  # type: ignore[assignment]
+    class Config(GraphTraining):
         """RotatE's settings."""
 
         temperature: float = Field(0.5, gt=0, description=TEMPERATURE)
