@@ -162,15 +162,6 @@ def test_a_question_is_answered_the_same_whatever_is_asked_with_it(pipeline, ind
         np.testing.assert_array_equal(together.features.vetoed[rows], alone.features.vetoed)
 
 
-def test_only_allowed_concepts_are_candidates(index):
-    allowed = np.zeros(len(index.segment.concepts), bool)
-    allowed[::5] = True
-    pipeline = Pipeline(index, lambda: ENCODER, allowed=allowed[index.segment.term_concept])
-    _, _, found = scored(pipeline, ["drall ache", "nebbin stone"])
-    assert len(found.table.concept)
-    assert allowed[found.table.concept].all()
-
-
 def test_a_cell_of_a_megabyte_is_looked_up(pipeline):
     cell = "left drall ache " * 65_536
     assert len(cell) == 2**20

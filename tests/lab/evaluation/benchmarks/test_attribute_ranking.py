@@ -166,16 +166,6 @@ def test_vectors_are_compared_by_cosine(terminology: Terminology, held_out: Path
         assert result.rows["rank"][number] == reference.realistic_rank([-round(one, 9) for one in cosines])
 
 
-@pytest.mark.parametrize("name", ["tfidf", "bm25", "edit_distance", "exact_match"])
-def test_baselines(terminology: Terminology, held_out: Path, name: str) -> None:
-    options = benchmark.Options(held_out=held_out, max_test=6)
-    data = benchmark.load(source(terminology), options)
-    result = benchmark.evaluate(data, load_system(name), options)
-    assert len(result.rows) == 6
-    assert (result.rows["rank"] >= 1).all()
-    assert (result.rows["rank"] <= result.rows["candidates"]).all()
-
-
 def spread(folder: Path) -> Path:
     """Make a model's weights ten times as large, so that its random vectors lie well apart."""
     path = folder / "model.safetensors"

@@ -169,6 +169,9 @@ def test_a_graph_model_is_scored_by_itself(terminology: Terminology) -> None:
     assert unfiltered.rows["rank"].max() > 1
     sampled = benchmark.load(source(terminology), benchmark.Options(test=0.3, max_test=2))
     assert (len(sampled.test), len(sampled.known)) == (2, terminology.n_relations)
+    whole = benchmark.load(source(terminology), benchmark.Options(test=0.3)).test.tolist()
+    places = [whole.index(row) for row in sampled.test.tolist()]
+    assert places == sorted(places) != [0, 1]
 
 
 def test_a_system_without_vectors_is_refused(terminology) -> None:

@@ -147,6 +147,8 @@ def test_the_six_types_are_the_default_where_there_is_one(terminology) -> None:
     assert "T:201" not in data.ids
     small = "types of fewer than 41 concepts, which cannot reach it"
     assert "Finding" in benchmark.evaluate(*load(terminology)[:1], Vectors(), benchmark.Options()).notes[small]
+    # Of k concepts none has k others.
+    assert benchmark._small(data.types, data.type_names, max(data.types.sum(axis=0))) == data.type_names
 
 
 def test_figures_are_mean_deviation_and_mean_of_types(terminology) -> None:
