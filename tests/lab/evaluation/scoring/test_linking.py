@@ -82,6 +82,7 @@ def test_evaluate_equals_the_reference(targets, queries, ks) -> None:
         {"language": ["it"] * len(queries)},
         [len(parts) > 1 for parts in queries],
     )
+    assert asked.repeats() == len(queries) - len(set(map(tuple, queries)))
     result = linking.evaluate(SharedLetters(), asked, Targets(ids, names), ks=ks, subsets=("language",))
     assert result.rows["query"].to_list() == list(range(len(queries)))
     assert [metric.name for metric in result.metrics] == [
