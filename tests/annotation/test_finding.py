@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alphita import textio
 from alphita.annotation.annotator import Annotator, Candidate, Settings, settle
 from alphita.annotation.finding import Finder, Level, Names, learn
 from alphita.annotation.spans import Annotated, Document, Place, lines_of
@@ -32,31 +33,11 @@ def found(finder, text):
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "mention", "name", "level"),
-    [
-        ("He had a seizure.", "seizure", "seizure", Level.SAME),
-        ("SEIZURES at night", "SEIZURES", "seizure", Level.INFLECTED),
-        ("fingers short and thin", "fingers short", "short fingers", Level.INFLECTED),
-        ("a short finger", "short finger", "short fingers", Level.INFLECTED),
-        ("shortness of the fingers", "shortness of the fingers", "finger shortness", Level.INFLECTED),
-        ("a hypotonic child", "hypotonic", "hypotonia", Level.ROOTS),
-        ("sclerosis, multiple", None, None, None),
-        ("diabetes mellitus, type 2", "diabetes mellitus, type 2", "diabetes mellitus, type 2", Level.SAME),
-        ("diabetes mellitus type 2", "diabetes mellitus type 2", "diabetes mellitus, type 2", Level.SAME),
-        ("MS was found", "MS", "ms", Level.SAME),
-        ("ms was found", None, None, None),
-        ("a short. Fingers are long", None, None, None),
-        ("short\nfingers", "short\nfingers", "short fingers", Level.SAME),
-        ("short\n\nfingers", None, None, None),
-        ("short\nFingers", None, None, None),
-        ("ŒDÈME des jambes", "ŒDÈME", "œdème", Level.SAME),
-        ("sei\u00adzure", "sei\u00adzure", "seizure", Level.SAME),
-        ("ｓｅｉｚｕｒｅ", "ｓｅｉｚｕｒｅ", "seizure", Level.SAME),
-    ],
-)
-def test_a_name_is_found_as_it_is_written_in_texts(finder, text, mention, name, level):
-    assert found(finder, text) == ([] if mention is None else [(mention, name, level)])
+@pytest.mark.parametrize("row", textio.packaged(__package__, "names_in_texts.tsv"), ids=lambda row: row["text"])
+def test_a_name_is_found_as_it_is_written_in_texts(finder, row):
+    """Line ends and soft hyphens are written as Python's escapes."""
+    text, mention = (row[name].replace("\\n", "\n").replace("\\xad", "\xad") for name in ("text", "mention"))
+    assert found(finder, text) == ([(mention, row["name"], Level[row["level"]])] if mention else [])
 
 
 @pytest.mark.parametrize(
@@ -203,29 +184,30 @@ def places(candidates):
     return [(one.start, one.end, one.concept_id) for one in settle(candidates)]
 
 
-def test_the_longest_certain_one_stands():
-    some = [
-        candidate(0, 4, "A", 0.99, certain=True),
-        candidate(0, 9, "B", 0.9, certain=True),
-        candidate(0, 20, "C", 0.99),
-    ]
-    assert places(some) == [(0, 9, "B")]
+SHARED = candidate(0, 9, "A", certain=True, pieces=(Place(0, 3), Place(6, 9)))
+PART, WHOLE = candidate(5, 9, certain=True), candidate(0, 9, certain=True)
+LONGEST = [
+    candidate(0, 4, "A", 0.99, certain=True),
+    candidate(0, 9, "B", 0.9, certain=True),
+    candidate(0, 20, "C", 0.99),
+]
 
 
-def test_of_uncertain_ones_the_most_confident_stands():
-    assert places([candidate(0, 9, "A", 0.4), candidate(3, 6, "B", 0.6)]) == [(3, 6, "B")]
-
-
-def test_what_says_no_more_than_its_part_gives_way_unless_it_is_a_name():
-    part, whole = candidate(5, 9, certain=True), candidate(0, 9, certain=True)
-    assert places([whole, part]) == [(5, 9, "A")]
-    assert places([whole._replace(is_name=True), part]) == [(0, 9, "A")]
-
-
-def test_parts_that_share_a_head_stand_beside_each_other():
-    shared = candidate(0, 9, "A", certain=True, pieces=(Place(0, 3), Place(6, 9)))
-    whole = candidate(4, 9, "B", certain=True)
-    assert places([shared, whole]) == [(0, 9, "A"), (4, 9, "B")]
+@pytest.mark.parametrize(
+    ("some", "standing"),
+    [
+        # The longest certain one; of uncertain ones the most confident.
+        ([*LONGEST, candidate(0, 20, "C", 0.99)], [(0, 9, "B")]),
+        ([candidate(0, 9, "A", 0.4), candidate(3, 6, "B", 0.6)], [(3, 6, "B")]),
+        # What says no more than its part gives way, unless it is a name.
+        ([WHOLE, PART], [(5, 9, "A")]),
+        ([WHOLE._replace(is_name=True), PART], [(0, 9, "A")]),
+        # Parts that share a head stand beside each other.
+        ([SHARED, candidate(4, 9, "B", certain=True)], [(0, 9, "A"), (4, 9, "B")]),
+    ],
+)
+def test_what_stands(some, standing):
+    assert places(some) == standing
 
 
 SPANS = st.tuples(st.integers(0, 20), st.integers(1, 8), st.sampled_from("ABC"), st.floats(0, 1), st.booleans())

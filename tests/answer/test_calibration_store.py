@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from alphita import artefact
-from alphita.answer import RANKING_NAMES
 from alphita.answer.calibration_store import (
     EVIDENCE,
     FOLDER,
@@ -26,7 +25,7 @@ from alphita.answer.calibration_store import (
     evidence_of,
     ordered,
 )
-from alphita.answer.candidates import RANKINGS, languages_of
+from alphita.answer.candidates import languages_of
 from alphita.answer.features import MENTION_NAMES, NAMES
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
@@ -106,15 +105,6 @@ def test_how_long_a_fit_took_is_no_part_of_the_artefact(fitted, saved, tmp_path)
     assert first["seconds"] != second["seconds"]
 
 
-def test_a_loaded_calibration_can_be_saved_again(index, saved, tmp_path):
-    loaded = Calibration.load(saved, index)
-    loaded.save(tmp_path / "again")
-    again = Calibration.load(tmp_path / "again", index)
-    one, other = answers(loaded, index)[1], answers(again, index)[1]
-    assert one.confidence.tobytes() == other.confidence.tobytes()
-    assert again.fields["seed"] == loaded.fields["seed"]
-
-
 def test_files_are_plain_and_nothing_is_unpickled(index, saved, monkeypatch):
     assert {path.name for path in saved.iterdir()} == {
         "manifest.json",
@@ -170,13 +160,6 @@ def test_a_damaged_file_is_noticed(index, saved, name, damage):
         middle = len(content) // 2
         path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
     with pytest.raises(InputError, match=rf"{re.escape(name)}.*alphita calibrate"):
-        Calibration.load(saved, index)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff"])
-def test_a_damaged_manifest_is_noticed(index, saved, content):
-    (saved / "manifest.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"calibration"):
         Calibration.load(saved, index)
 
 
@@ -318,29 +301,6 @@ def test_a_language_with_a_calibrator_of_its_own_is_answered_by_it(index, fitted
 # In use.
 
 
-def test_an_index_with_a_calibration_is_normalised_by_it(calibrated):
-    normalizer = Normalizer.load(calibrated, encoder=ENCODER, error=0.1)
-    assert normalizer.ranking == "learned"
-    results = normalizer.normalize(MENTIONS, top_k=3)
-    assert {result.decision for result in results} <= {"accept", "review", "nil", None}
-    assert {"accept", "nil"} <= {result.decision for result in results}
-    for result in results:
-        if result.mention == "?":
-            assert (result.concept_id, result.candidates, result.confidence) == (None, (), None)
-            continue
-        assert 0.0 <= result.confidence <= 1.0
-        assert (result.decision == "nil") == (result.concept_id is None)
-        assert (result.method == "nil") == (result.concept_id is None)
-        if result.decision == "accept":
-            assert result.confidence >= normalizer.accept
-        scores = [candidate.score for candidate in result.candidates]
-        assert scores == sorted(scores, reverse=True)
-    foreign = results[MENTIONS.index("garden bridge")]
-    assert foreign.decision == "nil"
-    assert foreign.confidence > normalizer.calibration.nil_threshold
-    assert foreign.candidates
-
-
 def test_a_job_with_filters_says_that_confidence_was_measured_without(calibrated, tmp_path, capsys):
     source = tmp_path / "in.csv"
     source.write_text("mention\n" + "\n".join(MENTIONS) + "\n")
@@ -394,48 +354,6 @@ def test_an_allowed_error_without_a_calibration_is_refused(index, calibrated):
     for path, options in ((index.path, {}), (calibrated, {"ranking": "vectors"})):
         with pytest.raises(UsageError, match=r"an allowed error of 0\.02 needs a calibration"):
             Normalizer.load(path, encoder=ENCODER, error=0.02, **options)
-
-
-def test_a_contradiction_that_vetoes_is_never_accepted(index, fitted):
-    """Whatever the confidence: here every answer has the greatest."""
-
-    class Certain:
-        def apply(self, evidence):
-            return np.full(len(evidence), 1.0)
-
-    sure = Calibration(
-        fitted.ranker,
-        {"all": Certain()},
-        2.0,
-        {DEFAULT_ERROR: 0.0},
-        definitions=fitted.definitions,
-        abbreviations=fitted.abbreviations,
-    )
-    normalizer = Normalizer(index, encoder=ENCODER, calibration=sure)
-    pipeline = Pipeline(index, lambda: ENCODER, fitted.abbreviations, respell=True, definitions=fitted.definitions)
-    mentions = [f"{side} wholly unheard {part}" for side in ("left", "right", "acute") for part in ("drall", "quenna")]
-    names = list(index.strings)[::50]
-    mentions += [*(f"no {name}" for name in names), *names]
-    asked, _ = pipeline.ask(mentions)
-    scored = pipeline.candidates(asked)
-    top = sure(scored.table, scored.features).top
-    vetoed = scored.features.vetoed[top]
-    assert vetoed.any()
-    assert not vetoed.all()
-    decisions = [result.decision for result in normalizer.normalize(mentions)]
-    assert {decision for decision, veto in zip(decisions, vetoed, strict=True) if veto} == {"review"}
-    assert set(decisions[-len(names) :]) == {"accept"}
-
-
-@pytest.mark.parametrize("ranking", [name for name in RANKING_NAMES if name != "learned"])
-def test_the_other_rankings_stay_choosable(calibrated, ranking):
-    assert tuple(RANKINGS) == RANKING_NAMES
-    normalizer = Normalizer.load(calibrated, encoder=ENCODER, ranking=ranking)
-    assert normalizer.calibration is None
-    for result in normalizer.normalize(MENTIONS, top_k=2):
-        assert result.confidence is None
-        assert result.decision is None
-        assert all(candidate.score is None for candidate in result.candidates)
 
 
 def test_a_learned_ranking_needs_a_calibration(index):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
@@ -17,7 +17,6 @@ from alphita.answer.calibration_store import (
     fit_calibrators,
     fit_isotonic,
     fit_logistic,
-    pool,
 )
 from tests.reference import calibration as reference
 
@@ -44,17 +43,6 @@ class TestLogistic:
         assert ours.weight == pytest.approx(theirs.coef_[0], abs=1e-5)
         assert ours.bias == pytest.approx(theirs.intercept_, abs=1e-5)
         assert ours.apply(x) == pytest.approx(theirs.predict_proba(z)[:, 1], abs=1e-5)
-
-    def test_no_step_from_its_place_lowers_the_loss(self):
-        x, y, _ = simulated(80, seed=3)
-        fitted = fit_logistic(x, y, l2=2.0)
-        z = ((x - fitted.mean) / fitted.scale).tolist()
-        least = reference.logistic_loss(z, y, fitted.weight, fitted.bias[0], 2.0)
-        for place in range(4):
-            for step in (-1e-3, 1e-3):
-                weights = np.append(fitted.weight, fitted.bias)
-                weights[place] += step
-                assert reference.logistic_loss(z, y, weights[:-1], weights[-1], 2.0) > least
 
     def test_separable_data_stay_finite_and_inside(self):
         x = np.array([[-2.0], [-1.0], [1.0], [2.0]])
@@ -147,16 +135,6 @@ class TestIsotonic:
     def test_between_knots_it_is_straight(self):
         fitted = Isotonic(np.array([0.0, 1.0]), np.array([0.2, 0.6]))
         assert fitted.apply(np.array([-1.0, 0.25, 2.0])) == pytest.approx([0.2, 0.3, 0.6])
-
-    @settings(deadline=None)
-    @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=1, max_size=30))
-    def test_pool(self, data):
-        sums, weights = (np.array(column, float) for column in zip(*data, strict=True))
-        starts = pool(sums, weights)
-        wanted = reference.isotonic((sums / weights).tolist(), weights.tolist())
-        means = np.add.reduceat(sums, starts) / np.add.reduceat(weights, starts)
-        counts = np.diff(np.append(starts, len(sums)))
-        assert np.repeat(means, counts) == pytest.approx(wanted)
 
     def test_refuses_what_does_not_fit(self):
         with pytest.raises(ValueError, match="need finite scores"):

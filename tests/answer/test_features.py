@@ -58,14 +58,6 @@ def test_every_feature_is_in_one_group():
     assert len(MENTION_NAMES) == len(set(MENTION_NAMES))
 
 
-def test_features_are_finite_and_of_their_shape(found):
-    _, scored = found
-    assert scored.features.candidates.shape == (len(scored.table.request), len(NAMES))
-    assert scored.features.mentions.shape == (len(MENTIONS), len(MENTION_NAMES))
-    assert np.isfinite(scored.features.candidates).all()
-    assert np.isfinite(scored.features.mentions).all()
-
-
 @pytest.mark.parametrize("name", ["cosine", "letters"])
 def test_rank_and_margins(found, name):
     table = found[1].table
@@ -100,21 +92,6 @@ def test_strings_are_compared(found, index):
         both = table.routes[row] & LETTERS and table.routes[row] & VECTORS
         assert column(found, "found_by_both")[row] == bool(both)
         assert column(found, "strings_found")[row] == pytest.approx(np.log1p(table.strings[row]))
-
-
-def test_the_middle_of_a_concept_is_the_mean_of_its_strings(found, index):
-    table = found[1].table
-    segment = index.segment
-    for row in range(0, len(table.request), 11):
-        own = [
-            string
-            for string in range(len(index))
-            if table.concept[row] in segment.term_concept[segment.offsets[string] : segment.offsets[string + 1]]
-        ]
-        middle = np.asarray(index.vectors[own], np.float64).sum(axis=0)
-        vector = ENCODER.encode([found[1].queries[int(table.query[row])].encode("utf-8", "replace").decode()])[0]
-        expected = middle @ vector / np.linalg.norm(middle)
-        assert column(found, "middle")[row] == pytest.approx(expected, abs=1e-5)
 
 
 def test_mentions_are_described(found):

@@ -69,22 +69,8 @@ def table(concepts, cosines) -> CandidateTable:
     concept = np.concatenate([np.asarray(some, np.int64) for some in concepts])
     none, cosine = np.zeros(len(concept), np.int64), np.asarray(cosines, np.float32)
     offsets = np.searchsorted(request, np.arange(len(concepts) + 1))
-    return CandidateTable(
-        offsets,
-        request,
-        concept,
-        none,
-        request,
-        none,
-        none,
-        none.astype(np.uint8),
-        cosine,
-        cosine,
-        cosine,
-        cosine,
-        none,
-        none,
-    )
+    some = (offsets, request, concept, none, request, none, none, none.astype(np.uint8))
+    return CandidateTable(*some, cosine, cosine, cosine, cosine, none, none)
 
 
 @settings(max_examples=60, deadline=None)
@@ -133,17 +119,6 @@ def test_a_concept_whose_only_string_is_hidden_has_no_middle(tmp_path):
     assert shut[0] == 0
     # What is hidden is not the other's, which keeps its own middle.
     assert shut[1] == open_[1] > 0.3
-
-
-def test_hiding_a_string_is_as_if_it_were_not_indexed(tmp_path):
-    whole = build(small_terminology(), HashEncoder(), tmp_path / "whole.index")
-    less = build(small_terminology(), HashEncoder(), tmp_path / "less.index", exclude=frozenset(["cephalgia"]))
-    vectors = HashEncoder().encode(["cephalgia"])
-    concept = whole.segment.concepts.column("id").to_pylist().index("T:2")
-    asked = table([[concept]], [1])
-    hidden = Meaning(whole, None).features(asked, vectors, whole.rows(["cephalgia"]))["middle"]
-    assert hidden == pytest.approx(Meaning(less, None).features(asked, vectors, None)["middle"], abs=1e-6)
-    assert hidden[0] < Meaning(whole, None).features(asked, vectors, None)["middle"][0] - 0.3
 
 
 def test_without_vectors_or_candidates_all_is_zero():

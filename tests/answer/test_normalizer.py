@@ -57,36 +57,6 @@ def test_a_misspelling_goes_to_the_nearest_term(normalizer):
     assert 0.5 < expected < 1.0
 
 
-def test_a_homonym_shows_all_its_concepts_best_first(normalizer):
-    result = normalizer.normalize(["cold"])[0]
-    assert result.concept_id == "T:3"  # its preferred name, before an exact synonym, before a related one
-    assert result.candidates[0].homonyms == ("T:5", "T:4")
-    all_three = normalizer.normalize(["cold"], top_k=3)[0].candidates
-    assert [(c.concept_id, c.scope, c.similarity) for c in all_three] == [
-        ("T:3", "exact", 1.0),
-        ("T:5", "exact", 1.0),
-        ("T:4", "related", 1.0),
-    ]
-    assert all_three[2].homonyms == ("T:3", "T:5")
-
-
-@pytest.mark.parametrize("mention", ["cold", "colds", "seizure", "diabetes", "zzz"])
-@pytest.mark.parametrize("top_k", [1, 2, 3, 5, 7, 50])
-def test_exactly_k_distinct_concepts(normalizer, mention, top_k):
-    candidates = normalizer.normalize([mention], top_k=top_k)[0].candidates
-    ids = [candidate.concept_id for candidate in candidates]
-    assert len(ids) == len(set(ids)) == min(top_k, 7)
-    similarities = [candidate.similarity for candidate in candidates]
-    assert similarities == sorted(similarities, reverse=True)
-
-
-def test_one_concept_of_many_terms_does_not_hide_the_next(tmp_path):
-    rows = [("T:1", f"asthma {number}", "exact") for number in range(300)] + [("T:2", "wholly other", "exact")]
-    index = build(SmallTerminology(rows), HashEncoder(), tmp_path / "x.index")
-    candidates = Normalizer(index, encoder=HashEncoder()).normalize(["asthma"], top_k=2)[0].candidates
-    assert [candidate.concept_id for candidate in candidates] == ["T:1", "T:2"]
-
-
 def test_further_candidates_of_an_exact_match_use_the_stored_vector(normalizer):
     encoder = normalizer.encoder()
     candidates = normalizer.normalize(["Common cold"], top_k=2)[0].candidates
@@ -126,13 +96,6 @@ def test_below_the_floor_is_nil_with_its_candidates_in_sight(index_path):
     assert Normalizer(index, encoder=HashEncoder(), floor=1.0).normalize(["headache"])[0].concept_id == "T:2"
 
 
-@pytest.mark.parametrize("mention", ["", "   ", "\t\n", "\u00a0"])
-def test_an_empty_mention_is_nil_without_candidates(normalizer, mention):
-    result = normalizer.normalize([mention], top_k=3)[0]
-    assert (result.mention, result.concept_id, result.method) == (mention, None, "nil")
-    assert (result.matched_term, result.similarity, result.candidates) == (None, None, ())
-
-
 def test_equal_mentions_are_encoded_once(normalizer):
     results = normalizer.normalize(["Headace", "headache", " headace ", "HEADACE", "xyz"])
     assert normalizer.encoder().encoded == ["headace", "xyz"]
@@ -145,16 +108,6 @@ def test_a_giant_mention_is_cut_for_the_encoder_only(normalizer):
     result = normalizer.normalize([mention])[0]
     assert result.mention == mention
     assert len(normalizer.encoder().encoded[0]) == 4096
-
-
-def test_a_lone_surrogate_is_no_stumbling_block(normalizer):
-    result = normalizer.normalize(["headache\ud800"])[0]
-    assert result.mention == "headache\ud800"
-    assert result.concept_id == "T:2"
-
-
-def test_nothing_in_nothing_out(normalizer):
-    assert normalizer.normalize([]) == []
 
 
 def test_wrong_use_is_said(normalizer, index_path):
@@ -171,17 +124,6 @@ def test_wrong_use_is_said(normalizer, index_path):
 def test_an_encoder_of_another_dimension_is_refused(index_path):
     with pytest.raises(InputError, match="its dimension is 32, the index was built with 64"):
         Normalizer(Index.open(index_path), encoder=HashEncoder(dim=32))
-
-
-def test_results_do_not_depend_on_what_else_is_asked(normalizer):
-    mentions = ["headace", "seizures", "diabetes type 2", "cold", "fever"]
-    alone = [normalizer.normalize([mention], top_k=3)[0] for mention in mentions]
-    together = normalizer.normalize(mentions, top_k=3)
-    for one, other in zip(together, alone, strict=True):
-        assert [c.concept_id for c in one.candidates] == [c.concept_id for c in other.candidates]
-        # A batch may add in another order: the last decimal may differ.
-        similarities = [c.similarity for c in other.candidates]
-        assert [c.similarity for c in one.candidates] == pytest.approx(similarities, abs=2e-6)
 
 
 odd_case = st.sampled_from([str.lower, str.upper, str.title, lambda s: f"  {s}\t"])

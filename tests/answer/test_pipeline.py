@@ -18,39 +18,9 @@ from tests.answer.synthetic import VocabularyEncoder, synthetic_terminology
 from tests.doubles import SmallTerminology
 
 ENCODER = VocabularyEncoder()
-ODD = [
-    *(
-        "?",
-        "...",
-        "-",
-        "\u200b",
-        "🫀",
-        "🫀🫀 drall",
-        "糖尿病",
-        "心臓の ache",
-        "\ud800",
-        "drall \udfff ache",
-        "a",
-        "\x00",
-    ),
-    *(
-        "ß",
-        "e\u0301",
-        "1",
-        "10 mg/mL",
-        "%",
-        "\t",
-        "ʰ",
-        "left left left",
-        "(",
-        "']",
-        "drall\nache",
-        "İ",
-        "ﬁstel stone",
-        "RTL \u202e ache",
-    ),
-    "∞",
-]
+ODD = ["?", "...", "-", "\u200b", "🫀", "糖尿病", "\ud800", "a", "\x00", "ß", "e\u0301", "1", "%", "ʰ", "(", "']", "İ"]
+ODD += ["∞", "🫀🫀 drall", "心臓の ache", "drall \udfff ache", "10 mg/mL", "\t", "left left left", "drall\nache"]
+ODD += ["ﬁstel stone", "RTL \u202e ache"]
 # The table's columns that do not depend on which other questions were asked.
 COLUMNS = ("concept", "term", "expansion", "string", "routes", "strings", "homonyms")
 NUMBERS = ("cosine", "letters", "best_cosine", "best_letters")
@@ -190,15 +160,6 @@ def test_a_question_is_answered_the_same_whatever_is_asked_with_it(pipeline, ind
         np.testing.assert_allclose(together.features.candidates[rows], alone.features.candidates, atol=1e-5)
         np.testing.assert_allclose(together.features.mentions[request], alone.features.mentions[0], atol=1e-5)
         np.testing.assert_array_equal(together.features.vetoed[rows], alone.features.vetoed)
-
-
-def test_only_allowed_concepts_are_candidates(index):
-    allowed = np.zeros(len(index.segment.concepts), bool)
-    allowed[::5] = True
-    pipeline = Pipeline(index, lambda: ENCODER, allowed=allowed[index.segment.term_concept])
-    _, _, found = scored(pipeline, ["drall ache", "nebbin stone"])
-    assert len(found.table.concept)
-    assert allowed[found.table.concept].all()
 
 
 def test_a_cell_of_a_megabyte_is_looked_up(pipeline):

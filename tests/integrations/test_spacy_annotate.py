@@ -28,15 +28,6 @@ def pipeline(index_path, *, ruled=(), **config):
     return nlp
 
 
-def test_mentions_become_entities_with_concept_and_context(index_path):
-    doc = pipeline(index_path)(TEXT)
-    assert [(entity.text, entity.label_, entity.kb_id_, entity._.concept_id) for entity in doc.ents] == [
-        ("seizure", "CONCEPT", "T:1", "T:1"),
-        ("headache", "CONCEPT", "T:2", "T:2"),
-    ]
-    assert [entity._.alphita.said for entity in doc.ents] == [("negated",), ("affirmed",)]
-
-
 def test_an_entity_in_the_same_place_gives_way_and_others_stay(index_path):
     doc = pipeline(index_path, ruled=["Severe headache", "ZZZ"])(TEXT)
     assert [(entity.text, entity.label_) for entity in doc.ents] == [

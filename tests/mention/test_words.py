@@ -73,33 +73,15 @@ def test_what_only_strings_that_are_not_there_have_is_unknown():
     assert found.of_left[1] == pytest.approx(1)
 
 
+WORDPIECES = dict.fromkeys(["[PAD]", "[unused1]", "a", "of", "ear", "Headache", "##itis", "##s", "12", "##7", "頭"], 0)
+WORDPIECES |= dict.fromkeys(["été", "Ġ", "▁x"], 0)
+
+
 @pytest.mark.parametrize(
     ("vocabulary", "whole", "pieces"),
     [
         # WordPiece, SentencePiece, byte-level BPE, and one without marks, which is of whole words.
-        (
-            dict.fromkeys(
-                [
-                    "[PAD]",
-                    "[unused1]",
-                    "a",
-                    "of",
-                    "ear",
-                    "Headache",
-                    "##itis",
-                    "##s",
-                    "12",
-                    "##7",
-                    "頭",
-                    "été",
-                    "Ġ",
-                    "▁x",
-                ],
-                0,
-            ),
-            ["ear", "headache", "été"],
-            ["itis"],
-        ),
+        (WORDPIECES, ["ear", "headache", "été"], ["itis"]),
         (
             [[piece, 0.0] for piece in ("<s>", "▁ear", "▁Kopf", "schmerz", "s", "▁", "##", "▁ab", "頭痛", "▁12")],
             ["ear", "kopf"],

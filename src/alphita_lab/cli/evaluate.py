@@ -144,7 +144,7 @@ def _run(spec: EvaluateSpec) -> None:
         raise UsageError(f"--data: there is no folder {choice.data}")
     from alphita import machine
     from alphita.terminology.store import load_terminology
-    from alphita_lab.evaluation.report import markdown
+    from alphita_lab.evaluation.report import page
     from alphita_lab.evaluation.report.entries import pictures_failed
     from alphita_lab.evaluation.run import EvaluationPlan, run
 
@@ -154,7 +154,7 @@ def _run(spec: EvaluateSpec) -> None:
     if spec.json:
         printing.print_rows(_figures(report))
     else:
-        printing.console().print(markdown.summary_tables(report))
+        printing.console().print(page.summary_tables(report))
         print(f"the report: {out / 'report.html'}")
     failed = [
         f"{entry['name']}: {one['name']}" + (" (not compared with the baseline)" if "figures" in one else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,7 +46,7 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
     @single.command(
         name,
         cls=SettingsCommand,
-        help=plain(model.__doc__ or "", f"alphita graph train {name} -t hpo.terminology -o hpo.vectors"),
+        help=plain(inspect.getdoc(model) or "", f"alphita graph train {name} -t hpo.terminology -o hpo.vectors"),
     )
     def train(
         terminology: Annotated[Path, typer.Option("--terminology", "-t", help="Terminology to learn from.")],

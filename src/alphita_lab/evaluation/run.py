@@ -18,7 +18,7 @@ from alphita.report import KIND, file_name
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation import EvaluationChoice
 from alphita_lab.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmarks, settings_of
-from alphita_lab.evaluation.report import markdown, page, pictures
+from alphita_lab.evaluation.report import page, pictures
 from alphita_lab.evaluation.scoring import confusions
 from alphita_lab.evaluation.scoring.results import Result, compare, figures_of
 from alphita_lab.evaluation.systems import ConceptSystem, System, VectorSystem, load_system
@@ -65,7 +65,7 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
     # The page needs it: better said now than when all is scored.
     require("jinja2", "evaluate")
     tasks, systems = _read(plan)
-    baseline = _baseline(plan, systems)
+    baseline = list(systems)[len(plan.models)] if plan.baselines else None
     shown = None
     if plan.pictures and plan.terminology is not None:
         shown = pictures.choose(plan.terminology, systems, seed=plan.seed)
@@ -97,7 +97,7 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
                 scored["pictures"] = _unforeseen(error, "pictures: not drawn", failed)
         whole = report.write(draft.path / "report.json", scored, provenance=provenance)
         page.write_page(whole, draft.path / "report.html", pictures=drawn)
-        (draft.path / "report.md").write_text(markdown.to_markdown(whole), encoding="utf-8")
+        (draft.path / "report.md").write_text(page.to_markdown(whole), encoding="utf-8")
     return whole
 
 
@@ -107,10 +107,6 @@ def _within(path: Path, data: Path | None, benchmark: str) -> str:
         if path.is_relative_to(folder):
             return path.relative_to(folder).as_posix()
     return path.name
-
-
-def _baseline(plan: EvaluationPlan, systems: Mapping[str, Any]) -> str | None:
-    return list(systems)[len(plan.models)] if plan.baselines else None
 
 
 def _read(plan: EvaluationPlan) -> tuple[list[_Task], dict[str, Any]]:

@@ -282,8 +282,7 @@ class _Run:
     def train(self, *, progress: bool) -> None:
         """Train until the end, or until the validation MRR grows no more."""
         config, epochs = self.config, self.config.epochs_of(len(self.triples))
-        name = self.module.__name__.rpartition(".")[2]
-        with bar(f"train {name}", epochs, "epochs", done=self.epoch, shown=progress) as shown:
+        with bar(f"train {self.module.__name__.lower()}", epochs, "epochs", done=self.epoch, shown=progress) as shown:
             while self.epoch < epochs and not self._is_over():
                 began = time.monotonic()
                 loss = self._train_epoch()

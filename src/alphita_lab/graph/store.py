@@ -57,7 +57,7 @@ class EntityVectors:
             draft.fields.update({"model": self.model, "dim": self.dim, "entities": len(self), "facts": self.facts})
 
     @classmethod
-    def load(cls, path: Path | str, *, dim: int | None = None) -> EntityVectors:
+    def load(cls, path: Path | str) -> EntityVectors:
         """Open saved vectors."""
         path = Path(path)
         manifest = artefact.open_checked(path, KIND)
@@ -75,12 +75,6 @@ class EntityVectors:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"damaged vectors: {error}", file=path, remedy=REMEDY) from None
         opened._check(path)
-        if dim is not None and opened.dim != dim:
-            raise InputError(
-                f"its vectors have {opened.dim} numbers, where {dim} are needed",
-                file=path,
-                remedy=f"train them with --set dim={dim}",
-            )
         return opened
 
     def _check(self, path: Path | str) -> None:

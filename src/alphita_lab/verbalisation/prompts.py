@@ -22,6 +22,8 @@ from alphita_lab.verbalisation.descriptions import readable, templates
 
 MAX_NAMES = 8
 MAX_NEIGHBOURS = 8
+# What a price is estimated by.
+ANSWER_TOKENS, CHARACTERS_PER_TOKEN = 80, 4
 UNKNOWN = "UNKNOWN"  # what a model is to answer that does not know
 TASK = (
     "Write a definition of the medical concept below, in English, in one to three sentences (at most 80 words). Say"
@@ -81,10 +83,10 @@ def prompts(
             yield terminology.concept_id(int(row)), text
 
 
-def write_prompts(prompts: Iterable[tuple[str, str]], path: Path | str, *, force: bool = True) -> int:
+def write_prompts(prompts: Iterable[tuple[str, str]], path: Path | str) -> int:
     """Write prompts as JSONL {"concept_id", "prompt"}, whole or not at all; return how many."""
     count = 0
-    with artefact.atomic_file(path, "w", force=force) as file:
+    with artefact.atomic_file(path, "w", force=True) as file:
         for concept_id, text in prompts:
             file.write(json.dumps({"concept_id": concept_id, "prompt": text}, ensure_ascii=False) + "\n")
             count += 1
@@ -111,20 +113,13 @@ def read_prompts(path: Path | str) -> Iterator[tuple[str, str]]:
         raise InputError(f"the prompts cannot be read: {error}", file=path) from None
 
 
-def estimate(
-    texts: Iterable[str],
-    *,
-    price_per_million_input: float,
-    price_per_million_output: float,
-    answer_tokens: int = 80,
-    characters_per_token: float = 4.0,
-) -> Cost:
+def estimate(texts: Iterable[str], *, price_per_million_input: float, price_per_million_output: float) -> Cost:
     """Estimate tokens and price of asking all prompts once, without a tokenizer."""
-    if min(price_per_million_input, price_per_million_output) < 0 or min(answer_tokens, characters_per_token) <= 0:
-        raise UsageError("prices must not be negative; tokens of an answer and characters of a token be positive")
+    if min(price_per_million_input, price_per_million_output) < 0:
+        raise UsageError("prices must not be negative")
     lengths = [len(text) for text in texts]
-    read = sum(-int(-length // characters_per_token) for length in lengths)
-    written = answer_tokens * len(lengths)
+    read = sum(-(-length // CHARACTERS_PER_TOKEN) for length in lengths)
+    written = ANSWER_TOKENS * len(lengths)
     price = (read * price_per_million_input + written * price_per_million_output) / 1e6
     return Cost(len(lengths), read, written, price)
 

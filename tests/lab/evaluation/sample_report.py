@@ -76,6 +76,7 @@ def sample() -> dict[str, Any]:
         published("PaperBERT", 0.6355),
         published("Other", 0.5, differs=f"other folds {EVIL}", slip="two tables differ"),
         published("Third", 0.47, source="Author et al. 2021, table 2", differs=f"other folds {EVIL}"),
+        published("Fourth", 0.46, slip="no table has it"),
         published("PaperBERT", 0.7, subset="language=it"),
         published("PaperBERT", 0.6, subset="mean of folds"),
     ]

@@ -8,7 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from alphita.errors import Rejects
 from alphita.terminology import store
+from alphita.terminology.loaders import obo
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 
@@ -46,3 +48,15 @@ def term(
     source: str = "SNOMEDCT",
 ) -> tuple[str, ...]:
     return concept, string, language, status, scope, source
+
+
+def imported(folder: Path, lines: Sequence[str], **options: Any) -> Terminology:
+    """Import the stanzas of an OBO file."""
+    (folder / "x.obo").write_text("\n".join(["format-version: 1.2", "", *lines]), encoding="utf-8")
+    with Rejects() as rejects:
+        store.save(obo.load([folder / "x.obo"], obo.Options(**options), rejects), folder / "x.terminology")
+    return store.load_terminology(folder / "x.terminology")
+
+
+def stanza(concept: str, name: str, *lines: str) -> list[str]:
+    return ["[Term]", f"id: {concept}", f"name: {name}", *lines, ""]

@@ -33,18 +33,6 @@ def test_rare_inverse_retired_and_loops_are_left_out(graph) -> None:
     assert division.notes == {"rare_relations_left_out": 1, "inverse_relations_left_out": ["before (turns next round)"]}
 
 
-def test_shares_and_what_training_sees(graph) -> None:
-    division = divide(graph)
-    assert [len(part) for part in (division.train, division.test, division.validation)] == [108, 7, 5]
-    parts = [named(division, part) for part in (division.train, division.test, division.validation)]
-    assert set.union(*parts) == named(division, division.known)
-    assert sum(map(len, parts)) == len(division.known)
-    seen = {end for head, _, tail in parts[0] for end in (head, tail)}
-    for part in parts[1:]:
-        assert {end for head, _, tail in part for end in (head, tail)} <= seen
-        assert {relation for _, relation, _ in part} <= {relation for _, relation, _ in parts[0]}
-
-
 @given(st.integers(2, 12), st.integers(1, 3), st.integers(0, 60), st.integers(0, 1000))
 def test_a_split_leaves_all_in_training(n: int, relations: int, count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -215,12 +215,6 @@ def test_read(small, tmp_path):
         read_generated(path, small, Rejects(strict=True))
 
 
-def test_what_was_generated_can_be_read(small, tmp_path):
-    answers = {concept: f"What was said of {concept}." for concept in ("T:01", "T:07")}
-    generate(lambda prompt: answers[prompt], [(concept, concept) for concept in answers], tmp_path / "g.jsonl")
-    assert read_generated(tmp_path / "g.jsonl", small, Rejects(strict=True)) == answers
-
-
 def test_nothing_to_read(small, tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_generated(tmp_path / "none", small)

@@ -69,19 +69,10 @@ def test_a_short_form_is_written_out_wherever_it_stands(index, mention, first):
     assert read(index, mention)[0] == first
 
 
-def test_what_the_terminology_has_goes_before_what_is_meant_oftener(index):
+def test_what_the_terminology_has_goes_before_what_is_meant_oftener_and_the_context_before_both(index):
     assert read(index, "MS") == ["multiple sclerosis", "mitral stenosis"]
-
-
-def test_the_context_goes_before_both(index):
     assert read(index, "MS", context="echo: severe mitral stenosis, AVA 1.0")[0] == "mitral stenosis"
-
-
-def test_so_do_the_words_beside_it(index):
     assert read(index, "MS, mitral valve area 1.0")[0].startswith("mitral stenosis")
-
-
-def test_a_share_is_told(index):
     (one, other) = Abbreviations.of_index(index).expand("MS")
     assert (one.share, other.share) == (pytest.approx(0.4), pytest.approx(0.5))
 

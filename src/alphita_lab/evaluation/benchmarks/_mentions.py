@@ -99,15 +99,11 @@ def e3c_concepts(source: Source, options: E3cOptions) -> Data:
     return data
 
 
-class GscOptions(names.NameFilter):
-    """Which names the mentions are ranked against."""
-
-
 GSC_LINE = re.compile(r"\[\d+::\d+\]\tHP[_:](\d{7}) \| (.+)")
 
 
-@benchmark(GscOptions, evaluate)
-def hpo_gsc_plus(source: Source, options: GscOptions) -> Data:
+@benchmark(names.NameFilter, evaluate)
+def hpo_gsc_plus(source: Source, options: names.NameFilter) -> Data:
     """GSC+: 228 abstracts annotated with HPO concepts, to be found again from the mention alone.
 
     The ids are of 2016. One that has been merged into another concept stands for that one, and one that was retired for
@@ -201,12 +197,8 @@ class Annotation(NamedTuple):
     line: int | None = None
 
 
-class MantraOptions(names.NameOptions):
-    """Which names the mentions are ranked against."""
-
-
-@benchmark(MantraOptions, evaluate)
-def mantra(source: Source, options: MantraOptions) -> Data:
+@benchmark(names.NameOptions, evaluate)
+def mantra(source: Source, options: names.NameOptions) -> Data:
     """MANTRA GSC: Medline titles, drug labels (EMEA) and patents in five languages, annotated with UMLS concepts.
 
     A mention is annotated with a set of concepts, and a system answers with one. "set F1" is the F1 of the sets. The

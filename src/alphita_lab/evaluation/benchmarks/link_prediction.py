@@ -24,12 +24,11 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import UsageError
 from alphita.terminology.splits import Split
-from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.scoring.results import Figure, Metric, Result, scored
 from alphita_lab.evaluation.systems import ConceptSystem, VectorSystem
-from alphita_lab.graph.triples import SIDES, Int, Scores, TripleScorer, divide, held_out_pairs, ranks
+from alphita_lab.graph.triples import SIDES, Int, Scores, TripleScorer, divide, ranks
 
 INFO, PUBLISHED = about(__name__)
 
@@ -116,11 +115,6 @@ def load(source: Source, options: Options) -> Data:
         division.known,
         division.notes,
     )
-
-
-def open_held_out(terminology: Terminology, path: Path) -> tuple[NDArray[np.int32], dict[str, Any]]:
-    """Return the pairs of concepts (p, 2) whose triples a saved split holds out, and what to note of it."""
-    return held_out_pairs(terminology, Split.load(path), path)
 
 
 def evaluate(data: Data, system: object, options: Options) -> Result:

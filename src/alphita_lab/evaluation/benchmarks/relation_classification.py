@@ -24,15 +24,15 @@ from alphita import progress, textio
 from alphita.config import Config
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError, UsageError, require
+from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import Source, about
 from alphita_lab.evaluation.benchmarks._terminology_targets import read_names
-from alphita_lab.evaluation.benchmarks.link_prediction import open_held_out
 from alphita_lab.evaluation.scoring.results import Metric, Result, macro_f1
 from alphita_lab.evaluation.systems import ConceptSystem, VectorSystem
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
-from alphita_lab.graph.triples import usable_triples
+from alphita_lab.graph.triples import held_out_pairs, usable_triples
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -222,7 +222,7 @@ def _held_out(
     triples: list[Triple], terminology: Terminology, path: Path
 ) -> tuple[list[Triple], list[Triple], dict[str, Any]]:
     """Return the triples that may be learnt from, those between held-out pairs of concepts, and what to note."""
-    rows, facts = open_held_out(terminology, path)
+    rows, facts = held_out_pairs(terminology, Split.load(path), path)
     pairs = {frozenset((terminology.concept_id(head), terminology.concept_id(tail))) for head, tail in rows.tolist()}
     train = [triple for triple in triples if frozenset((triple[0], triple[2])) not in pairs]
     test = [triple for triple in triples if frozenset((triple[0], triple[2])) in pairs]

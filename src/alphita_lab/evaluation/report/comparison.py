@@ -28,7 +28,9 @@ MOVED = {
     "benchmarks.classification": "benchmarks._finetuned",
     "benchmarks.retrieval": "benchmarks._finetuned",
 }
-HEADS = ("system", "metric", "first", "second", "first - second", "p", "n", "first is")
+SIDES = ("first", "second")
+HEADS = ("system", "metric", *SIDES, "first - second", "p", "n")
+ORIGIN = ("commit", "alphita_version", "seed", "machine", "packages")
 # Columns of rows that tell what was asked; two tables of rows are paired only if they agree in those that they have.
 QUESTIONS = (
     "query", "mention", "gold", "language", "fold", "term", "concept", "left", "right", "first", "second", "head",
@@ -39,12 +41,12 @@ QUESTIONS = (
 
 def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
     """Compare two report folders: each system of the first with the one of the same name in the second."""
-    reports = {"first": _read(first), "second": _read(second)}
-    left, right = ({entry["name"]: entry for entry in report["benchmarks"]} for report in reports.values())
+    reports = [_read(first), _read(second)]
+    left, right = ({entry["name"]: entry for entry in report["benchmarks"]} for report in reports)
     shared = [name for name in left if name in right and not left[name]["not_run"] and not right[name]["not_run"]]
     if not shared:
         raise UsageError(f"the reports share no benchmark: {sorted(left)} and {sorted(right)}")
-    origins = [report["provenance"] for report in reports.values()]
+    origins = [report["provenance"] for report in reports]
     compared = []
     for name in shared:
         data = [
@@ -54,15 +56,10 @@ def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
         compared.append(_benchmark((first, second), left[name], right[name], seed) | {"data": _changes(*data)})
     return {
         **{
-            side: {"path": str(path)} | {key: one["provenance"].get(key) for key in ("commit", "command", "seed")}
-            for (side, one), path in zip(reports.items(), (first, second), strict=True)
+            side: {"path": str(path)} | {key: origin.get(key) for key in ("commit", "command", "seed")}
+            for side, origin, path in zip(SIDES, origins, (first, second), strict=True)
         },
-        "provenance": _changes(
-            *(
-                {key: origin.get(key) for key in ("commit", "alphita_version", "seed", "machine", "packages")}
-                for origin in origins
-            )
-        ),
+        "provenance": _changes(*({key: origin.get(key) for key in ORIGIN} for origin in origins)),
         "only_first": sorted(set(left) - set(shared)),
         "only_second": sorted(set(right) - set(shared)),
         "benchmarks": compared,
@@ -122,12 +119,8 @@ def _pair(
         "second": theirs["name"],
         "facts": _changes(ours["facts"], theirs["facts"]),
         "figures": [
-            {
-                "metric": figure["metric"],
-                "first": figure["value"],
-                "second": other["value"],
-                **_look(ours, figure["metric"]),
-            }
+            {"metric": figure["metric"], "first": figure["value"], "second": other["value"]}
+            | _look(ours, figure["metric"])
             for figure in ours["figures"]
             if figure["subset"] == entries.ALL and (other := entries.figure(theirs, figure["metric"])) is not None
         ],
@@ -207,45 +200,33 @@ def _mismatch(ours: pl.DataFrame, theirs: pl.DataFrame, metrics: tuple[Metric, .
     return None
 
 
-def _tables(comparison: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]], list[str]]]:
-    """Return of each benchmark its title, the headings and rows of its table, and sentences below it."""
-    shown = []
-    for entry in comparison["benchmarks"]:
-        rows, below = [], []
-        for pair in entry["pairs"]:
-            name = pair["first"] if pair["first"] == pair["second"] else f"{pair['first']} / {pair['second']}"
-            differences = {difference["metric"]: difference for difference in pair["differences"]}
-            for figure in pair["figures"]:
-                fraction = figure["fraction"]
-                cells = [entries.number(figure[side], fraction=fraction) for side in ("first", "second")]
-                found = differences.get(figure["metric"])
-                if found is None or found["difference"] is None:
-                    rows.append([name, figure["metric"], *cells, entries.NONE, entries.NONE, entries.NONE, ""])
-                    continue
-                ends = entries.interval(found, fraction=fraction, signed=True)
-                rows.append(
-                    [
-                        name,
-                        figure["metric"],
-                        *cells,
-                        f"{entries.number(found['difference'], fraction=fraction, signed=True)} {ends}",
-                        entries.p_value(found["p"]),
-                        f"{found['n']:,}",
-                        entries.verdict(found, higher_is_better=figure["higher_is_better"]),
-                    ]
-                )
-            if pair["problem"]:
-                below.append(f"{name}: no paired difference, {pair['problem']}.")
-            if pair["facts"]:
-                below.append(f"{name}, what differs: {_told(pair['facts'])}.")
-        for what, key in (("options differ", "options"), ("data differ", "data")):
-            if entry[key]:
-                below.append(f"{what.capitalize()}: {_told(entry[key])}.")
-        for side in ("first", "second"):
-            if entry[f"only_{side}"]:
-                below.append(f"Only in the {side} report: {', '.join(entry[f'only_{side}'])}.")
-        shown.append((entry["name"], list(HEADS), rows, below))
-    return shown
+def _row(name: str, figure: Mapping[str, Any], difference: Mapping[str, Any] | None) -> list[str]:
+    fraction = figure["fraction"]
+    cells = [name, figure["metric"], *(entries.number(figure[side], fraction=fraction) for side in SIDES)]
+    if difference is None or difference["difference"] is None:
+        return [*cells, entries.NONE, entries.NONE, entries.NONE, ""]
+    value = entries.number(difference["difference"], fraction=fraction, signed=True)
+    ends = entries.interval(difference, fraction=fraction, signed=True)
+    verdict = entries.verdict(difference, higher_is_better=figure["higher_is_better"])
+    return [*cells, f"{value} {ends}", entries.p_value(difference["p"]), f"{difference['n']:,}", verdict]
+
+
+def _rows_of_table(entry: Mapping[str, Any]) -> tuple[list[list[str]], list[str]]:
+    """Return the rows of a benchmark's table, and the sentences below it."""
+    rows, below = [], []
+    for pair in entry["pairs"]:
+        name = pair["first"] if pair["first"] == pair["second"] else f"{pair['first']} / {pair['second']}"
+        differences = {difference["metric"]: difference for difference in pair["differences"]}
+        rows += [_row(name, figure, differences.get(figure["metric"])) for figure in pair["figures"]]
+        if pair["problem"]:
+            below.append(f"{name}: no paired difference, {pair['problem']}.")
+        if pair["facts"]:
+            below.append(f"{name}, what differs: {_told(pair['facts'])}.")
+    below += [f"{key.capitalize()} differ: {_told(entry[key])}." for key in ("options", "data") if entry[key]]
+    for side in SIDES:
+        if entry[f"only_{side}"]:
+            below.append(f"Only in the {side} report: {', '.join(entry[f'only_{side}'])}.")
+    return rows, below
 
 
 def _told(changes: Mapping[str, Any]) -> str:
@@ -262,11 +243,11 @@ def _around(comparison: Mapping[str, Any]) -> list[str]:
         _short_hashes(
             f"{side.capitalize()}: {comparison[side]['path']} (commit {entries.plain(comparison[side]['commit'])})."
         )
-        for side in ("first", "second")
+        for side in SIDES
     ]
     if comparison["provenance"]:
         sentences.append(f"Provenance differs: {_told(comparison['provenance'])}.")
-    for side in ("first", "second"):
+    for side in SIDES:
         if comparison[f"only_{side}"]:
             sentences.append(f"Only named or run in the {side}: {', '.join(comparison[f'only_{side}'])}.")
     return sentences
@@ -280,9 +261,10 @@ def render(comparison: Mapping[str, Any]) -> Group:
     from rich.text import Text
 
     shown: list[Any] = [Text(sentence) for sentence in _around(comparison)]
-    for name, heads, rows, below in _tables(comparison):
-        drawn = Table(title=Text(name), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for place, head in enumerate(heads[:-1]):
+    for entry in comparison["benchmarks"]:
+        rows, below = _rows_of_table(entry)
+        drawn = Table(title=Text(entry["name"]), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for place, head in enumerate(HEADS):
             number = 2 <= place <= 6
             # A metric's name, such as accuracy@1, is of use only whole.
             least = 10 if place == 1 else None

@@ -57,22 +57,14 @@ def by_task(report: Entry) -> dict[str, list[Entry]]:
 
 def figure(system: Entry, metric: str, subset: str = ALL) -> Entry | None:
     """Return one figure of a system, None if it has none."""
-    for figure in system.get("figures", ()):
-        if figure["metric"] == metric and figure["subset"] == subset:
-            found: Entry = figure
-            return found
-    return None
+    return next((one for one in system.get("figures", ()) if (one["metric"], one["subset"]) == (metric, subset)), None)
 
 
 def metric_of(entry: Entry, name: str) -> Entry:
     """Return what is known of a metric: `fraction` and `higher_is_better`."""
-    for system in entry["systems"]:
-        for metric in system.get("metrics", ()):
-            if metric["name"] == name:
-                known: Entry = metric
-                return known
+    known = (metric for system in entry["systems"] for metric in system.get("metrics", ()) if metric["name"] == name)
     fraction = any(word in name.lower() for word in FRACTIONS)
-    return {"fraction": fraction, "higher_is_better": True if name == entry["main_metric"] else None}
+    return next(known, {"fraction": fraction, "higher_is_better": True if name == entry["main_metric"] else None})
 
 
 def columns(entry: Entry) -> list[Column]:
@@ -188,11 +180,8 @@ def best(entry: Entry, column: Column) -> str | None:
 
 def difference(system: Entry, metric: str) -> Entry | None:
     """Return how far a system is from the baseline in a metric, None if it was not compared."""
-    for difference in (system.get("against") or {}).get("differences", ()):
-        if difference["metric"] == metric and difference["difference"] is not None:
-            found: Entry = difference
-            return found
-    return None
+    differences = (system.get("against") or {}).get("differences", ())
+    return next((one for one in differences if one["metric"] == metric and one["difference"] is not None), None)
 
 
 def compared(entry: Entry) -> list[Entry]:
@@ -267,6 +256,15 @@ def number(value: float | None, *, fraction: bool, signed: bool = False) -> str:
         return f"{100 * value:{sign}.1f}"
     decimals = 3 if abs(value) < 10 else 1
     return f"{value:{sign},.{decimals}f}"
+
+
+def cell(entry: Entry, system: Entry | None, column: Column) -> str:
+    """Return a figure of a system with its interval, "41.2 [39.1, 43.3]"."""
+    found = figure(system, *column) if system is not None else None
+    if found is None:
+        return NONE
+    fraction = metric_of(entry, column[0])["fraction"]
+    return f"{number(found['value'], fraction=fraction)} {interval(found, fraction=fraction)}".strip()
 
 
 def as_printed(value: float, *, fraction: bool) -> str:

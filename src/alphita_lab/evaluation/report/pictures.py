@@ -76,17 +76,9 @@ def term_maps(
 
 
 def type_maps(
-    encoders: Mapping[str, Vectors],
-    types: Sequence[str | None],
-    out: Path | str,
-    *,
-    number: int = len(COLOURS),
-    most: int = 150,
-    seed: int = 0,
+    encoders: Mapping[str, Vectors], types: Sequence[str | None], out: Path | str, *, most: int = 150, seed: int = 0
 ) -> dict[str, float]:
     """Draw concepts as several encoders place them, one colour and marker for each of the commonest semantic types."""
-    if not 2 <= number <= len(COLOURS):
-        raise ValueError(f"number must be 2 to {len(COLOURS)}, not {number}")
     _check_encoders(encoders, len(types))
     known = np.logical_and.reduce([np.isfinite(vectors).all(axis=1) for vectors in encoders.values()])
     rows: dict[str, list[int]] = {}
@@ -94,7 +86,7 @@ def type_maps(
         kind = types[row]
         if kind is not None:
             rows.setdefault(kind, []).append(row)
-    names = sorted(rows, key=lambda kind: (-len(rows[kind]), kind))[:number]
+    names = sorted(rows, key=lambda kind: (-len(rows[kind]), kind))[: len(COLOURS)]
     rng = np.random.default_rng(seed)
     samples = [np.sort(rng.permutation(rows[kind])[:most]) for kind in names]
     chosen = np.concatenate([np.empty(0, np.int64), *samples])

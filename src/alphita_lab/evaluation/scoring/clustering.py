@@ -26,6 +26,8 @@ POINTS = 200
 BLOCK = 2048
 # Neighbours asked for at once, of all queries together.
 NEIGHBOURS = 20_000_000
+# Neighbours asked for at first, of each query.
+NEIGHBOURS_AT_FIRST = 32
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -111,12 +113,10 @@ def pairs_above(vectors: NDArray[np.float32], floor: float, *, max_pairs: int) -
     return kept.pairs()
 
 
-def pairs_by_neighbours(
-    system: System, strings: Sequence[str], floor: float, *, max_pairs: int, first: int = 32
-) -> Pairs:
+def pairs_by_neighbours(system: System, strings: Sequence[str], floor: float, *, max_pairs: int) -> Pairs:
     """Return all pairs above `floor` for a system that has no vectors: neighbours, more of them until one is below."""
     n, kept = len(strings), _Kept(floor, max_pairs, twice=True)
-    rows, wanted = np.arange(n), min(first, n)
+    rows, wanted = np.arange(n), min(NEIGHBOURS_AT_FIRST, n)
     while len(rows):
         further = []
         for start in range(0, len(rows), max(1, NEIGHBOURS // wanted)):

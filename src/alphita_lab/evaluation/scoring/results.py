@@ -50,14 +50,8 @@ def score(
     return figures
 
 
-def bootstrap_interval(
-    values: ArrayLike, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of a mean.
-
-    Args:
-        values: (n,) one figure per query, e.g.
-    """
+def bootstrap_interval(values: ArrayLike, *, resamples: int = 10_000, seed: int = 0) -> tuple[float, float]:
+    """Return the 95% percentile bootstrap interval of the mean of values (n,), e.g. one figure per query."""
     sample = _sample(values)
     rng = np.random.default_rng(seed)
     means = np.empty(resamples)
@@ -65,7 +59,7 @@ def bootstrap_interval(
     for start in range(0, resamples, block):
         drawn = rng.integers(0, len(sample), (min(block, resamples - start), len(sample)))
         means[start : start + len(drawn)] = sample[drawn].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(means, [(1 - 0.95) / 2, (1 + 0.95) / 2])
     return float(low), float(high)
 
 

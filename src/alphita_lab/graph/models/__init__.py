@@ -1,4 +1,4 @@
-"""Graph models, one file each: how a triple is scored, in one formula for training and for saved vectors.
+"""Graph models: how a triple is scored, in one formula for training and for saved vectors.
 
 A query of head and relation is compared with the tail, and one of relation and tail with the head, by inner product or
 by distance, so that all entities are scored by one matrix product. PyKEEN holds, starts and constrains the weights.
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from alphita_lab.graph.triples import Int, Scores
 
 PACKAGE = "alphita_lab.graph.models"
+SHARING_A_FILE = dict.fromkeys(("complex", "rotate", "simple", "transe"), "_models")
+# A query and an entity: by inner product, or by minus the distance.
+Compared = Literal["product", "distance"]
 # What does not decide the vectors: a run may be resumed with others of these.
 ENGINE_ONLY = ("checkpoint_every",)
 # Of a training whose epochs are not given: with a falling rate, and with a constant one.
@@ -104,12 +107,12 @@ class GraphTraining(Config):
 
 
 class GraphModel(Protocol):
-    """What the file of a model offers."""
+    """What a model offers."""
 
     __name__: str
     CITATION: str
     PARTS: int
-    COMPARED: Literal["product", "distance"]  # query and entity: by inner product, or by minus the distance
+    COMPARED: Compared
     Config: type[GraphTraining]
 
     def build(self, dim: int, options: dict[str, Any]) -> torch.nn.Module:
@@ -141,14 +144,18 @@ def pykeen_model(name: str, dim: int, options: dict[str, Any], *small: str) -> t
     return model
 
 
-def times(left: torch.Tensor, right: torch.Tensor, *, conjugate: bool = False) -> torch.Tensor:
-    """Return the product of complex numbers, (b, 2d), of two (b, 2d), the second one's conjugate if asked for."""
+def joined(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return two parts (b, d) end to end, (b, 2d)."""
     import torch
 
-    a, b = left.chunk(2, dim=-1)
-    c, d = right.chunk(2, dim=-1)
+    return torch.cat([left, right], dim=-1)
+
+
+def times(left: torch.Tensor, right: torch.Tensor, *, conjugate: bool = False) -> torch.Tensor:
+    """Return the product of complex numbers, (b, 2d), of two (b, 2d), the second one's conjugate if asked for."""
+    (a, b), (c, d) = left.chunk(2, dim=-1), right.chunk(2, dim=-1)
     d = -d if conjugate else d
-    return torch.cat([a * c - b * d, a * d + b * c], dim=-1)
+    return joined(a * c - b * d, a * d + b * c)
 
 
 def pair_scores(model: GraphModel, queries: torch.Tensor, entities: torch.Tensor) -> torch.Tensor:

@@ -166,16 +166,6 @@ def test_vectors_are_compared_by_cosine(terminology: Terminology, held_out: Path
         assert result.rows["rank"][number] == reference.realistic_rank([-round(one, 9) for one in cosines])
 
 
-@pytest.mark.parametrize("name", ["tfidf", "bm25", "edit_distance", "exact_match"])
-def test_baselines(terminology: Terminology, held_out: Path, name: str) -> None:
-    options = benchmark.Options(held_out=held_out, max_test=6)
-    data = benchmark.load(source(terminology), options)
-    result = benchmark.evaluate(data, load_system(name), options)
-    assert len(result.rows) == 6
-    assert (result.rows["rank"] >= 1).all()
-    assert (result.rows["rank"] <= result.rows["candidates"]).all()
-
-
 def spread(folder: Path) -> Path:
     """Make a model's weights ten times as large, so that its random vectors lie well apart."""
     path = folder / "model.safetensors"
@@ -225,9 +215,7 @@ def test_a_model_on_onnx_ranks_by_its_projection(terminology: Terminology, held_
         np.testing.assert_allclose(found[number, : len(values)], distances, rtol=1e-4, atol=1e-4)
 
 
-def test_an_encoder_ranks_by_its_projection_where_it_has_one(
-    terminology: Terminology, held_out: Path, tmp_path: Path
-) -> None:
+def test_an_encoder_ranks_by_its_projection_where_it_has_one(terminology, held_out, tmp_path) -> None:
     TermEncoder.load(spread(tiny_model(tmp_path / "tiny")), precision="fp32", pooling="cls").save(
         tmp_path / "model", onnx=False
     )
@@ -259,9 +247,7 @@ def test_an_encoder_ranks_by_its_projection_where_it_has_one(
         assert plain.rows["rank"][number] == reference.realistic_rank([-one for one in cosines])
 
 
-def test_a_model_says_whether_it_was_trained_with_the_split(
-    terminology: Terminology, split: Split, held_out: Path
-) -> None:
+def test_a_model_says_whether_it_was_trained_with_the_split(terminology, split, held_out) -> None:
     options = benchmark.Options(held_out=held_out, max_test=3)
     data = benchmark.load(source(terminology), options)
     for trained, expected in (({"split": split.hash}, True), ({"split": None}, False)):

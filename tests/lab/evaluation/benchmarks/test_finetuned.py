@@ -347,18 +347,6 @@ def test_the_part_that_is_scored() -> None:
     assert "split_dev=true" in caught.value.remedy
 
 
-def test_a_set_without_training_file_is_split_by_question() -> None:
-    data = read("answer_ranking", "datasets=cMedQA", "split_dev=true")
-    (one,) = data.sets
-    learnt, scored = ({example.texts[0] for example in part} for part in (one.train, one.test))
-    assert (len(learnt), len(scored), learnt & scored) == (8, 2, set())
-    assert data.notes["cMedQA"] == "trained and scored on parts of cMedQA.dev.txt"
-    assert data.notes["cMedQA: fields freed of quotes"] == 1
-    assert 'the "bleeding" heart' in {example.texts[1] for example in [*one.train, *one.test]}
-    assert read("answer_ranking", "datasets=cMedQA", "split_dev=true") == data
-    assert read("answer_ranking", "datasets=cMedQA", "split_dev=true", "seed=3") != data
-
-
 def test_queries_of_one_string_are_not_parted(tmp_path) -> None:
     line = '{"query": "%s", "documents": [{"title": "a", "label": "0"}, {"title": "b", "label": "3"}]}\n'
     (tmp_path / "cMedIR.dev.json").write_text("".join(line % name for name in "abcde" * 4))
@@ -374,6 +362,7 @@ TWENTY = [(f"q{number % 5}", number) for number in range(20)]
     ("name", "file", "content"),
     [
         ("sentence_pair", "cMedQQ.dev.txt", "".join(f"{n % 2}\t{query}\tt{n}\n" for query, n in TWENTY)),
+        ("answer_ranking", "cMedQA.dev.txt", "".join(f"{n % 2}\t{query}\tt{n}\n" for query, n in TWENTY)),
         ("classification", "cMedIC.dev.txt", "".join(f"{n % 3}\t{query}\n" for query, n in TWENTY)),
         ("ner", "QNER.dev.tsv", "query\tentities\n" + "".join(f"{' ' * (n % 2)}{query}\t\n" for query, n in TWENTY)),
     ],
@@ -388,7 +377,8 @@ def test_lines_of_one_query_are_not_parted(name, file, content, tmp_path) -> Non
     assert (len(learnt), len(scored), learnt & scored) == (4, 1, set())
     assert (len(one.train), len(one.test)) == (16, 4)
     (tried,) = read(name, "split_dev=true", "limit=3", folder=tmp_path).sets
-    assert (len(tried.train), len(tried.test)) == (3, 3)
+    # Of answers a limit counts the questions.
+    assert (len(tried.train), len(tried.test)) == ((12, 4) if name == "answer_ranking" else (3, 3))
     two = re.sub("q[2-4]", "q1", content)
     (tmp_path / file).write_text(two)
     with pytest.raises(InputError, match="too few queries to make two parts; three that differ are the least"):
@@ -570,16 +560,6 @@ def test_rows_and_figures_of_sentence_pairs(system) -> None:
     values = [figure(result, name) for name in ("F1", "precision", "recall", "accuracy")]
     assert values == pytest.approx([f1, precision, recall, metrics.accuracy_score(gold, predicted)])
     assert result.notes["runs"] == 1
-
-
-def test_entities_are_scored_whole(learnt) -> None:
-    result = learnt("ner")
-    (table,) = result.tables.values()
-    assert table.select("type", "entities").rows() == [("drug", 10), ("site", 10)]
-    assert result.rows["gold"][0] == "vw (drug); liver (site)"
-    assert result.rows["gold_count"].sum() == 20
-    for number in (1, 2):
-        assert (result.rows[f"right_run{number}"] <= result.rows[f"predicted_run{number}"]).all()
 
 
 def test_scored_texts_without_an_entity(system, tmp_path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import DamerauLevenshtein
 from sklearn.metrics import f1_score
 
+from alphita import textio
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import store
 from alphita.terminology.loaders import umls as umls_loader
@@ -116,17 +116,6 @@ def test_folds_tell_what_was_seen_and_what_is_not_covered(tmp_path) -> None:
     assert score("psytar", data).notes["names"] == 21
 
 
-def test_flat_files_and_gzip_are_read_and_all_files_are_told(tmp_path) -> None:
-    (tmp_path / "psytar").mkdir()
-    for path in (FILES / "psytar").glob("fold_*/*.txt"):
-        name = f"{path.parent.name}.{path.stem}.txt.gz"
-        (tmp_path / "psytar" / name).write_bytes(gzip.compress(path.read_bytes()))
-    source, module = Source(tmp_path, None, "psytar", ""), load_benchmark("psytar")
-    parts = module.load(source, module.Options())
-    assert [len(part.queries) for part in parts.parts] == [3, 3, 2, 2, 2]
-    assert len(source.read) == 15
-
-
 # --- corpora with a dictionary ----------------------------------------------------------------------------------------
 
 
@@ -137,11 +126,6 @@ def test_dictionaries(tmp_path) -> None:
     # Another id of two concepts stands for either.
     assert medic.find("600006") == {"C000006", "C000007"}
     assert medic.find("D999999") == {"D999999"}
-    assert medic.notes_on(["D000001", "C000003", "D999999", "D999999"]) == {
-        "gold ids, first id": 1,
-        "gold ids, not in the dictionary": 1,
-        "gold ids, other id": 1,
-    }
     assert medic.targets([("D000001", "Breast Cancer"), ("X", "new")]).names[-1] == "new"
     assert len(medic.targets([("D000001", "Breast Cancer")]).names) == len(medic.names)
     ctd = _pubtator.read_dictionary(FILES / "bc5cdr" / "CTD_diseases.tsv")
@@ -154,29 +138,10 @@ def test_dictionaries(tmp_path) -> None:
     assert with_empty.notes == {"empty names left out of the dictionary": 2}
 
 
-@pytest.mark.parametrize(
-    ("mention", "n", "parts"),
-    [
-        ("breast and ovarian cancer", 2, ("breast cancer", "ovarian cancer")),
-        ("breast and/or ovarian cancer", 2, ("breast cancer", "ovarian cancer")),
-        ("breast, brain, and skin cancers", 3, ("breast cancers", "brain cancers", "skin cancers")),
-        ("breast, or other, cancers", 2, ("breast cancers", "other cancers")),
-        ("left and the right ear pain", 2, ("left ear pain", "right ear pain")),
-        ("cancer of the breast and the ovary", 2, ("cancer of breast", "cancer of ovary")),
-        ("disorders of both skin, ear and nose", 3, ("disorders of skin", "disorders of ear", "disorders of nose")),
-        ("cleft lip/palate", 2, ("cleft lip", "cleft palate")),
-        ("grey/green skin disease", 2, ("grey skin disease", "green skin disease")),
-        ("grey hamartomas", 2, ("grey", "hamartomas")),
-        ("wobble ataxias 1 and 2", 2, ()),
-        ("breast and ovarian cancer", 3, ()),
-        ("breast, brain and skin cancers", 2, ()),
-        ("GF/P", 3, ()),
-        ("and", 2, ()),
-        ("a / b", 2, ()),
-    ],
-)
-def test_split(mention, n, parts) -> None:
-    assert _pubtator.split(mention, n) == parts
+@pytest.mark.parametrize("row", textio.packaged(__package__, "composite_mentions.tsv"), ids=lambda row: row["mention"])
+def test_split(row) -> None:
+    parts = tuple(filter(None, row["parts"].split("|")))
+    assert _pubtator.split(row["mention"], int(row["concepts"])) == parts
 
 
 @given(st.text("ab, /of and or", max_size=25), st.integers(2, 4))
@@ -411,14 +376,11 @@ def test_a_file_of_names_has_no_languages_and_sources(name: str) -> None:
         load(name, languages="en")
 
 
-@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("file", ["mantra_en_fr.tsv", "Medline_GSC_fr_man.xml"])
-def test_mantra_in_other_layouts(tmp_path: Path, file: str, packed: bool) -> None:
-    for path in (FILES / "mantra" / "other_layouts" / file, FILES / "mantra" / "open_cui_names.tsv"):
-        shutil.copy(path, tmp_path)
-    if packed:
-        (tmp_path / f"{file}.gz").write_bytes(gzip.compress((tmp_path / file).read_bytes()))
-        (tmp_path / file).unlink()
+def test_mantra_in_other_layouts(tmp_path: Path, file: str) -> None:
+    packed = gzip.compress((FILES / "mantra" / "other_layouts" / file).read_bytes())
+    (tmp_path / f"{file}.gz").write_bytes(packed)
+    shutil.copy(FILES / "mantra" / "open_cui_names.tsv", tmp_path)
     data = load("mantra", tmp_path)
     queries = list(
         zip([parts[0] for parts in data.queries.parts], data.queries.columns["part"], data.sizes, strict=True)
@@ -434,10 +396,7 @@ def test_mantra_in_other_layouts(tmp_path: Path, file: str, packed: bool) -> Non
     found = values(result)
     # Two answers are right, of three given and four gold ids.
     assert found["all", "set F1"] == pytest.approx(2 * 2 / (2 * 2 + 0 + 2))
-    assert found["all", "one-line score"] == pytest.approx(2 / 4)
-    assert found["all", "accuracy@1"] == pytest.approx(2 / 3)
     assert result.rows["fn"].to_list() == [1, 0, 1]
-    assert result.metrics[0].name == load_benchmark("mantra").INFO.main_metric
 
 
 # --- held out ---------------------------------------------------------------------------------------------------------
@@ -502,9 +461,7 @@ def test_held_out_translations(many: Terminology, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options"), [("held_out_synonyms", {}), ("held_out_translations", {"language": "it"})]
 )
-def test_a_split_is_scored_on_what_its_concepts_were_merged_into(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, str]
-) -> None:
+def test_a_split_is_scored_on_what_its_concepts_were_merged_into(tmp_path, capsys, name, options) -> None:
     rows = [term("A:1", "bone"), term("A:1", "osso", "it"), term("A:2", "knee"), term("A:2", "ginocchio", "it")]
     rows += [term("A:3", "shin"), term("A:4", "old shin"), term("A:3", "tibia", "it"), term("A:5", "elbow")]
     merged = save(
@@ -660,9 +617,7 @@ def linked(data: names.Data) -> tuple[Any, ...]:
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_a_language_stands_for_its_variants(
-    tmp_path: Path, name: str, option: str, chosen: Callable[[Any], Any]
-) -> None:
+def test_a_language_stands_for_its_variants(tmp_path, name, option, chosen) -> None:
     found = []
     for first, second in (("it", "it"), ("it-CH", "it-IT")):
         rows = []

@@ -69,6 +69,9 @@ def test_options_have_defaults_and_say_what_they_mean(name) -> None:
         assert option.description.strip(), option.name
     with pytest.raises(UsageError, match="colour"):
         config.resolve(module.Options, sets=["colour=red"])
+    if "seed" in module.Options.model_fields:
+        with pytest.raises(UsageError, match="seed"):
+            config.resolve(module.Options, sets=["seed=-1"])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,16 +10,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.terminology import splits
-from alphita.terminology.loaders import obo
-from alphita.terminology.store import Terminology, load_terminology, save
+from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.benchmarks import relation_classification as benchmark
 from alphita_lab.evaluation.benchmarks.relation_classification import ClassifierSettings, Examples
 from alphita_lab.evaluation.scoring.results import figures_of
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from tests.lab.evaluation.hash_systems import HashedConcepts, Hashes
+from tests.lab.evaluation.small_terminologies import imported, stanza
 from tests.tiny import tiny_model
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "benchmarks"
@@ -183,23 +183,15 @@ def test_vectors_are_filled_and_rescaled() -> None:
 @pytest.fixture(scope="module")
 def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
     """Forty concepts: even ones cause the next but one, each is below the one before; two pairs have both relations."""
-    folder = tmp_path_factory.mktemp("relations")
-    lines = ["format-version: 1.2", ""]
+    lines: list[str] = []
     for number in range(40):
-        lines += ["[Term]", f"id: T:{number:02d}", f"name: disorder {number}", f'synonym: "illness {number}" EXACT []']
-        if number:
-            lines.append(f"is_a: T:{number - 1:02d}")
+        more = [f'synonym: "illness {number}" EXACT []', *([f"is_a: T:{number - 1:02d}"] if number else [])]
         if number % 2 == 0 and number < 38:
-            lines.append(f"relationship: causes T:{number + 2:02d}")
+            more.append(f"relationship: causes T:{number + 2:02d}")
         if number in (10, 20):
-            lines.append(f"relationship: causes T:{number - 1:02d}")
-        if number == 5:
-            lines.append("relationship: rare T:00")
-        lines.append("")
-    (folder / "x.obo").write_text("\n".join(lines))
-    with Rejects() as rejects:
-        save(obo.load([folder / "x.obo"], obo.Options(), rejects), folder / "x.terminology", rejects=rejects)
-    return load_terminology(folder / "x.terminology")
+            more.append(f"relationship: causes T:{number - 1:02d}")
+        lines += stanza(f"T:{number:02d}", f"disorder {number}", *more, *["relationship: rare T:00"] * (number == 5))
+    return imported(tmp_path_factory.mktemp("relations"), lines)
 
 
 def test_triples_of_a_terminology(terminology: Terminology) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from alphita.errors import InputError, UsageError
 from alphita.terminology.store import Terminology
@@ -75,15 +74,6 @@ def test_correlations_as_their_definitions(rows) -> None:
     for ours, theirs in ((pairs.pearson, slow.pearson), (pairs.spearman, slow.spearman)):
         wanted = theirs(first.tolist(), second.tolist())
         assert ours(first, second) == pytest.approx(wanted, abs=1e-6, nan_ok=True)
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.floats(-1, 1, width=32)), min_size=3, max_size=40))
-def test_correlations_of_scipy(rows) -> None:
-    first, second = (np.array([row[side] for row in rows], float) for side in (0, 1))
-    if np.ptp(first) == 0 or np.ptp(second) < 1e-6:
-        return
-    assert pairs.spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic, abs=1e-9)
-    assert pairs.pearson(first, second) == pytest.approx(stats.pearsonr(first, second).statistic, abs=1e-9)
 
 
 def test_all_is_the_mean_of_the_sets_whatever_their_scales() -> None:

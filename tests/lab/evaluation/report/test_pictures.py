@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -49,18 +50,6 @@ def test_draws_a_png_and_returns_the_silhouettes(tmp_path) -> None:
     assert (tmp_path / "again.png").read_bytes() == data
 
 
-def test_wrong_use_is_named(tmp_path) -> None:
-    vectors, concept = toy(3, 4, 0.5)
-    out = tmp_path / "map.png"
-    with pytest.raises(ValueError, match="got 1 concepts and 12 terms"):
-        synonym_map(vectors, vectors, np.zeros(12, int), ["one"], out)
-    with pytest.raises(ValueError, match="got 13 concepts"):
-        synonym_map(vectors, vectors, concept, [str(number) for number in range(13)], out)
-    with pytest.raises(ValueError, match="got 4 concepts"):
-        synonym_map(vectors, vectors, concept, list("abcd"), out)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_several_encoders_side_by_side(tmp_path) -> None:
     near, concept = toy(3, 6, 0.2)
     encoders = {"near $": near, "far": toy(3, 6, 2.0)[0], "wider": np.hstack([near, near])}
@@ -78,17 +67,17 @@ def test_several_encoders_side_by_side(tmp_path) -> None:
 
 
 def test_concepts_by_type(tmp_path) -> None:
-    vectors, label = toy(4, 8, 0.2)
+    vectors, label = toy(13, 8, 0.2)
     kinds = [None if one == 3 and place % 2 else f"type {one}" for place, one in enumerate(label)]
     unknown = vectors.copy()
     unknown[:5] = np.nan
     out = tmp_path / "types.png"
     encoders = dict.fromkeys("abcd", vectors) | {"e": unknown}
-    scores = type_maps(encoders, kinds, out, number=3)
-    # Type 0 has 3 concepts that both know and type 3 has 4: the three commonest are 1, 2 and 3.
+    scores = type_maps(encoders, kinds, out)
+    # Type 0 has 3 concepts that all know and type 3 has 4: the twelve commonest are all but 0.
     from sklearn.metrics import silhouette_score
 
-    rows = [row for row, kind in enumerate(kinds) if kind in ("type 1", "type 2", "type 3")]
+    rows = [row for row, kind in enumerate(kinds) if kind not in (None, "type 0")]
     expected = silhouette_score(vectors[rows], label[rows], metric="cosine")
     assert scores == pytest.approx(dict.fromkeys(encoders, expected))
     assert struct.unpack(">II", out.read_bytes()[16:24]) == (2400, round((2 * 4.446 + 1.254) * 160))
@@ -96,32 +85,31 @@ def test_concepts_by_type(tmp_path) -> None:
     assert fewer["a"] == fewer["b"] != scores["a"]
 
 
-def test_wrong_use_of_several_encoders_is_named(tmp_path) -> None:
-    vectors, concept = toy(3, 4, 0.5)
-    out = tmp_path / "map.png"
-    with pytest.raises(ValueError, match="2 encoders or more, not 1"):
-        term_maps({"a": vectors}, concept, list("abc"), out)
-    with pytest.raises(ValueError, match="'b' has 11 vectors for 12 labels"):
-        term_maps({"a": vectors, "b": vectors[1:]}, concept, list("abc"), out)
-    with pytest.raises(ValueError, match="2 to 12, not 13"):
-        type_maps({"a": vectors, "b": vectors}, ["t"] * 12, out, number=13)
-    with pytest.raises(ValueError, match="got 1 concepts"):
-        type_maps({"a": vectors, "b": vectors}, ["t"] * 12, out)
+VECTORS, CONCEPT = toy(3, 4, 0.5)
+TWO = {"a": VECTORS, "b": VECTORS}
+
+
+@pytest.mark.parametrize(
+    ("draw", "problem"),
+    [
+        (lambda out: term_maps(TWO, np.zeros(12, int), ["one"], out), "got 1 concepts and 12 terms"),
+        (lambda out: term_maps(TWO, CONCEPT, [str(number) for number in range(13)], out), "got 13 concepts"),
+        (lambda out: term_maps(TWO, CONCEPT, list("abcd"), out), "got 4 concepts"),
+        (lambda out: term_maps({"a": VECTORS}, CONCEPT, list("abc"), out), "2 encoders or more, not 1"),
+        (lambda out: term_maps(TWO | {"b": VECTORS[1:]}, CONCEPT, list("abc"), out), "'b' has 11 vectors for 12"),
+        (lambda out: type_maps(TWO, ["t"] * 12, out), "got 1 concepts"),
+    ],
+)
+def test_wrong_use_is_named(tmp_path, draw, problem) -> None:
+    with pytest.raises(ValueError, match=problem):
+        draw(tmp_path / "map.png")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_chapters_are_the_topmost_ancestors() -> None:
     # 0 and 1 are at the top; 2 is below 1; 3 below 2; 4 below 3 and 0.
     parents = {0: [], 1: [], 2: [1], 3: [2], 4: [3, 0]}
-
-    class Chain:
-        concept_names = pa.array(["top", "other top", "two", "three", "four"])
-
-        def parents(self, row: int) -> list[int]:
-            return parents[row]
-
-        def ancestors(self, row: int) -> list[int]:
-            found = {one for parent in parents[row] for one in (parent, *self.ancestors(parent))}
-            return sorted(found)
-
-    assert chapters(Chain(), [0, 1, 2, 3, 4]) == [None, None, "other top", "other top", "top"]
+    ancestors = {0: [], 1: [], 2: [1], 3: [1, 2], 4: [0, 1, 2, 3]}
+    names = pa.array(["top", "other top", "two", "three", "four"])
+    chain = SimpleNamespace(concept_names=names, parents=parents.get, ancestors=ancestors.get)
+    assert chapters(chain, [0, 1, 2, 3, 4]) == [None, None, "other top", "other top", "top"]

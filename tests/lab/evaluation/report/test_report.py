@@ -45,9 +45,7 @@ def test_commit_is_that_of_the_package_itself(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(report, "__file__", str(checkout))
     assert report.provenance()["commit"] == "a" * 40 + "-dirty"
     assert calls[0][0] == tmp_path
-
-
-def test_no_git_no_commit(tmp_path, monkeypatch) -> None:
+    monkeypatch.undo()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert report._git(tmp_path, "rev-parse", "HEAD") is None
 
@@ -70,12 +68,6 @@ def test_report_is_written_whole(tmp_path) -> None:
         report.write(path, {"ids": {1}}, provenance={})
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_cells() -> None:
-    assert report.percent(0.6101, (0.592, 0.627)) == "61.0 [59.2, 62.7]"
-    assert report.percent(1.0) == "100.0"
-    assert report.percent(None) == "–"
 
 
 def test_table_shows_every_figure_and_marks_the_best() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
@@ -107,18 +107,15 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clustering, "NEIGHBOURS", 100)
     parts = as_dict(clustering.pairs_above(vectors, 0.3, max_pairs=10_000))
     lexical = Lexical(Vectors(vectors))
-    asked = as_dict(
-        clustering.pairs_by_neighbours(lexical, [str(i) for i in range(50)], 0.3, max_pairs=10_000, first=2)
-    )
+    monkeypatch.setattr(clustering, "NEIGHBOURS_AT_FIRST", 2)
+    asked = as_dict(clustering.pairs_by_neighbours(lexical, [str(i) for i in range(50)], 0.3, max_pairs=10_000))
     for other in (parts, asked):
         assert other.keys() == whole.keys()
         assert all(abs(other[pair] - value) < 1e-6 for pair, value in whole.items())
 
 
 @pytest.mark.parametrize("most", [1, 7, 100])
-def test_the_floor_rises_to_keep_few_pairs_and_all_above_it_are_kept(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_floor_rises_to_keep_few_pairs_and_all_above_it_are_kept(most, monkeypatch) -> None:
     monkeypatch.setattr(clustering, "BLOCK", 8)
     vectors = np.random.default_rng(1).integers(-2, 3, (40, 3)).astype(np.float32)
     whole = as_dict(clustering.pairs_above(vectors, -0.9, max_pairs=100_000))
@@ -172,28 +169,6 @@ def test_sweep_counts_and_best_theta_equal_plain_python(case: tuple[np.ndarray, 
     else:
         assert np.isnan(swept.best())
         assert swept.curves() == {}
-
-
-def test_statistics_equal_scikit_learn() -> None:
-    rng = np.random.default_rng(2)
-    n = 30
-    labels = rng.integers(0, 6, n)
-    vectors = rng.normal(size=(n, 3)) + labels[:, None]
-    some = terms([{str(label)} for label in labels])
-    gold = clustering.gold_pairs(some)
-    pairs = clustering.pairs_above(vectors.astype(np.float32), -1, max_pairs=10_000)
-    right = clustering.are_gold(pairs, gold, n)
-    theta = clustering.sweep(pairs.similarity, right, len(gold), -1).best()
-    tp, fp, fn, tn = (column.astype(float) for column in clustering.term_counts(pairs, right, gold, n, theta))
-    truth, answer = right.tolist(), (pairs.similarity > theta).tolist()
-    assert len(truth) == n * (n - 1) // 2
-    assert clustering.pair_f1(np.stack([tp, fp, fn], 1)) == pytest.approx(sk.f1_score(truth, answer))
-    assert clustering.ratio_to_sum(np.stack([tp, fp], 1)) == pytest.approx(sk.precision_score(truth, answer))
-    assert clustering.ratio_to_sum(np.stack([tp, fn], 1)) == pytest.approx(sk.recall_score(truth, answer))
-    assert clustering.pair_accuracy(np.stack([tp, fp, fn, tn], 1)) == pytest.approx(sk.accuracy_score(truth, answer))
-    precision, recall, _ = sk.precision_recall_curve(truth, pairs.similarity)
-    best = np.max(2 * precision * recall / np.maximum(precision + recall, 1e-12))
-    assert clustering.pair_f1(np.stack([tp, fp, fn], 1)) == pytest.approx(best)
 
 
 @given(cases(), st.integers(0, 1000))
@@ -394,15 +369,3 @@ def test_theta_published_is_the_one_of_best_f1() -> None:
     for system in {one.system for one in clustering_pairs.PUBLISHED}:
         precision, recall = rows[system, "precision"], rows[system, "recall"]
         assert rows[system, "F1"] == pytest.approx(2 * precision * recall / (precision + recall), abs=5e-4)
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 10_000))
-def test_fewer_neighbours_only_lose_pairs(seed: int) -> None:
-    vectors = np.random.default_rng(seed).integers(-2, 3, (12, 3)).astype(float)
-    system, strings = Lexical(Vectors(vectors)), [str(i) for i in range(12)]
-    few, all_of_them = (
-        as_dict(clustering.pairs_of_neighbours(*system.neighbours(strings, strings, k))) for k in (3, 12)
-    )
-    assert few.items() <= all_of_them.items()
-    assert len(all_of_them) == 12 * 11 // 2

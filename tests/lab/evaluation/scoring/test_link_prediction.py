@@ -10,20 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.errors import AlphitaError, UsageError
 from alphita.terminology import splits
-from alphita.terminology.loaders import obo
-from alphita.terminology.store import Terminology, load_terminology, save
-from alphita_lab.evaluation import run
+from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.benchmarks import link_prediction as benchmark
 from alphita_lab.evaluation.benchmarks.link_prediction import RelationFrequency, RelationOffset
-from alphita_lab.evaluation.scoring.results import Result, figures_of
-from alphita_lab.graph import triples as graph_triples
+from alphita_lab.evaluation.scoring.results import figures_of
 from alphita_lab.graph import triples as ranking
 from alphita_lab.graph.triples import TripleScorer
+from tests.lab.evaluation.small_terminologies import imported, stanza
 from tests.reference.link_prediction import realistic_ranks
-from tests.tiny import tiny_terminology
 
 
 class Table:
@@ -54,9 +51,7 @@ def graphs(draw: st.DrawFn) -> tuple[Table, np.ndarray, np.ndarray, int]:
 
 
 @given(graphs(), st.booleans(), st.sampled_from([1, 20, 10_000]))
-def test_ranks_equal_plain_python(
-    graph: tuple[Table, np.ndarray, np.ndarray, int], filtered: bool, at_once: int
-) -> None:
+def test_ranks_equal_plain_python(graph, filtered, at_once) -> None:
     scorer, test, known, n = graph
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking, "SCORES_AT_ONCE", at_once)
@@ -67,55 +62,6 @@ def test_ranks_equal_plain_python(
         assert found[side].tolist() == slow[side]
 
 
-def test_metrics_equal_pykeen() -> None:
-    rank_based = pytest.importorskip("pykeen.evaluation.rank_based_evaluator")
-    import torch
-
-    rng = np.random.default_rng(3)
-    n, m = 30, 40
-    table = Table(rng.integers(0, 12, (n, 2, n)))
-    known = np.unique(np.stack([rng.integers(0, k, 300) for k in (n, 2, n)], axis=1), axis=0)
-    test = known[rng.permutation(len(known))[:m]]
-    values = {
-        (one.metric, one.subset): one.value for one in figures_of(result_of(ranking.ranks(table, test, n, known=known)))
-    }
-    evaluator = rank_based.RankBasedEvaluator(filtered=True)
-    triples, everything = torch.from_numpy(test), torch.from_numpy(known)
-    for target, scores in (
-        ("tail", table.score_tails(test[:, 0], test[:, 1])),
-        ("head", table.score_heads(test[:, 1], test[:, 2])),
-    ):
-        given_columns = [0, 1] if target == "tail" else [1, 2]
-        column = 2 if target == "tail" else 0
-        scores = torch.from_numpy(np.array(scores))
-        true = scores[torch.arange(m), triples[:, column]][:, None]
-        for row in range(m):
-            same = (everything[:, given_columns] == triples[row, given_columns]).all(dim=1)
-            others = everything[same, column]
-            scores[row, others[others != triples[row, column]]] = float("nan")
-        evaluator.process_scores_(triples, target, scores, true_scores=true)
-    theirs = evaluator.finalize()
-    for ours, name in (
-        ("MRR", "inverse_harmonic_mean_rank"),
-        ("MR", "arithmetic_mean_rank"),
-        ("hits@1", "hits_at_1"),
-        ("hits@3", "hits_at_3"),
-        ("hits@10", "hits_at_10"),
-    ):
-        assert values[ours, "all"] == pytest.approx(theirs.get_metric(f"both.realistic.{name}"))
-        assert values[ours, "side=head"] == pytest.approx(theirs.get_metric(f"head.realistic.{name}"))
-
-
-def result_of(found: dict[str, np.ndarray]) -> Result:
-    return Result(benchmark.rows_of(found), benchmark.METRICS, ("side",))
-
-
-def test_one_score_for_all_is_the_middle_rank() -> None:
-    test = np.array([[0, 0, 1]])
-    found = ranking.ranks(Table(np.zeros((9, 1, 9))), test, 9)
-    assert found["tail"].tolist() == found["head"].tolist() == [5.0]
-
-
 @pytest.mark.parametrize(
     ("n", "error", "told"),
     [(4, ValueError, "the scorer gives"), (3, AlphitaError, "not numbers.*smaller learning_rate")],
@@ -124,31 +70,6 @@ def test_scores_that_cannot_be_ranked(n: int, error: type[Exception], told: str)
     table = Table(np.full((3, 1, 3), np.nan))
     with pytest.raises(error, match=told):
         ranking.ranks(table, np.array([[0, 0, 1]]), n)
-
-
-@given(st.integers(2, 12), st.integers(1, 3), st.integers(0, 60), st.integers(0, 1000))
-def test_split_leaves_all_in_training(n: int, relations: int, count: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    triples = np.unique(np.stack([rng.integers(0, k, count) for k in (n, relations, n)], axis=1), axis=0)
-    train, test, validation = graph_triples.split(triples, test=0.2, validation=0.1, seed=seed)
-    parts = [{tuple(row) for row in part.tolist()} for part in (train, test, validation)]
-    assert sum(map(len, parts)) == len(triples)
-    assert set.union(*parts) == {tuple(row) for row in triples.tolist()}
-    seen = {entity for head, _, tail in parts[0] for entity in (head, tail)}
-    labels = {relation for _, relation, _ in parts[0]}
-    for head, relation, tail in parts[1] | parts[2]:
-        assert {head, tail} <= seen
-        assert relation in labels
-    again = graph_triples.split(triples, test=0.2, validation=0.1, seed=seed)
-    assert all(np.array_equal(a, b) for a, b in zip((train, test, validation), again, strict=True))
-    assert len(test) <= round(0.2 * len(triples))
-
-
-def test_the_only_triple_of_a_relation_stays_in_training() -> None:
-    triples = np.array([[0, 1, 1], *([head, 0, tail] for head in range(4) for tail in range(4))])
-    for seed in range(20):
-        train, _, _ = graph_triples.split(triples, test=0.4, validation=0.2, seed=seed)
-        assert 1 in train[:, 1]
 
 
 def test_relation_frequency_counts() -> None:
@@ -179,21 +100,13 @@ def test_relation_offset_is_minus_the_distance() -> None:
 
 
 @pytest.fixture(scope="module")
-def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
+def terminology(tmp_path_factory) -> Terminology:
     """Twelve concepts, each below the three before it."""
-    folder = tmp_path_factory.mktemp("links")
-    lines = ["format-version: 1.2", ""]
+    lines: list[str] = []
     for number in range(12):
-        lines += ["[Term]", f"id: T:{number}", f"name: disorder number {number}"]
-        lines += [f"is_a: T:{parent}" for parent in range(max(0, number - 3), number)] + [""]
-    return imported(folder, lines)
-
-
-def imported(folder: Path, lines: Sequence[str]) -> Terminology:
-    (folder / "x.obo").write_text("\n".join(lines))
-    with Rejects() as rejects:
-        save(obo.load([folder / "x.obo"], obo.Options(), rejects), folder / "x.terminology", rejects=rejects)
-    return load_terminology(folder / "x.terminology")
+        parents = [f"is_a: T:{parent}" for parent in range(max(0, number - 3), number)]
+        lines += stanza(f"T:{number}", f"disorder number {number}", *parents)
+    return imported(tmp_path_factory.mktemp("links"), lines)
 
 
 def source(terminology: Terminology | None) -> Source:
@@ -254,26 +167,17 @@ def test_a_graph_model_is_scored_by_itself(terminology: Terminology) -> None:
     assert result.rows["rank"].to_list() == [1.0] * len(result.rows)
     unfiltered = benchmark.evaluate(data, Perfect(data.known), options.model_copy(update={"filtered": False}))
     assert unfiltered.rows["rank"].max() > 1
+    sampled = benchmark.load(source(terminology), benchmark.Options(test=0.3, max_test=2))
+    assert (len(sampled.test), len(sampled.known)) == (2, terminology.n_relations)
+    whole = benchmark.load(source(terminology), benchmark.Options(test=0.3)).test.tolist()
+    places = [whole.index(row) for row in sampled.test.tolist()]
+    assert places == sorted(places) != [0, 1]
 
 
-def test_bad_input(terminology: Terminology, tmp_path: Path) -> None:
+def test_a_system_without_vectors_is_refused(terminology) -> None:
     data = benchmark.load(source(terminology), benchmark.Options())
     with pytest.raises(UsageError, match="needs a system with vectors"):
         benchmark.evaluate(data, object(), benchmark.Options())
-    with pytest.raises(UsageError, match="needs a terminology"):
-        benchmark.load(source(None), benchmark.Options())
-    with pytest.raises(UsageError, match="must leave triples"):
-        benchmark.load(source(terminology), benchmark.Options(test=0.6, validation=0.4))
-    with pytest.raises(InputError, match="none is left"):
-        benchmark.load(source(terminology), benchmark.Options(rare=1000))
-    with pytest.raises(InputError, match="none of 24 triples can be held out"):
-        benchmark.load(source(tiny_terminology(tmp_path / "tiny.terminology")), benchmark.Options())
-
-
-def test_a_sample_of_the_test_part_still_knows_the_rest(terminology: Terminology) -> None:
-    data = benchmark.load(source(terminology), benchmark.Options(test=0.3, max_test=2))
-    assert len(data.test) == 2
-    assert len(data.known) == terminology.n_relations
 
 
 def test_held_out_triples_are_the_test_part(terminology: Terminology, tmp_path: Path) -> None:
@@ -299,19 +203,6 @@ def test_held_out_triples_are_the_test_part(terminology: Terminology, tmp_path: 
     assert "split" not in benchmark.load(source(terminology), benchmark.Options()).notes
 
 
-def test_held_out_triples_leave_with_both_directions(two_ways: Terminology, tmp_path: Path) -> None:
-    """A held-out triple's inverse is not in training, though the split names but the one direction."""
-    split = splits.Split([], [], [], triples=[("T:9", "is_a", "T:8"), ("T:3", "part_of", "T:2")])
-    split.save(tmp_path / "x.split")
-    options = benchmark.Options(held_out=tmp_path / "x.split", rare=2, inverse=1.0, validation=0)
-    data = benchmark.load(source(two_ways), options)
-    assert data.notes["split, triples not of this terminology"] == 1
-    held_out = frozenset(("T:2", "T:3"))
-    pairs = [frozenset((data.entities[head], data.entities[tail])) for head, _, tail in data.train.tolist()]
-    assert held_out not in pairs
-    assert {frozenset((data.entities[head], data.entities[tail])) for head, _, tail in data.test.tolist()} == {held_out}
-
-
 def test_what_is_not_in_training_is_not_asked_about(two_ways: Terminology, tmp_path: Path) -> None:
     # T:5 has no triple beside the one that is held out.
     split = splits.Split([], [], [], triples=[("T:5", "part_of", "T:4"), ("T:2", "part_of", "T:1")])
@@ -323,57 +214,11 @@ def test_what_is_not_in_training_is_not_asked_about(two_ways: Terminology, tmp_p
     assert "T:5" not in data.entities
 
 
-def test_splits_that_hold_out_nothing_of_use(terminology: Terminology, tmp_path: Path) -> None:
-    splits.Split(["a"], ["T:1"], ["test"]).save(tmp_path / "strings.split")
-    with pytest.raises(InputError, match="holds no triples out"):
-        benchmark.load(source(terminology), benchmark.Options(held_out=tmp_path / "strings.split"))
-    splits.Split([], [], [], triples=[("X:1", "is_a", "X:2")]).save(tmp_path / "other.split")
-    with pytest.raises(InputError, match="no held-out triple of this split"):
-        benchmark.load(source(terminology), benchmark.Options(held_out=tmp_path / "other.split"))
-    splits.Split([], [], [], triples=[("T:0", "is_a", "T:11")]).save(tmp_path / "none.split")
-    with pytest.raises(InputError, match="none of 30 triples is held out"):
-        benchmark.load(source(terminology), benchmark.Options(held_out=tmp_path / "none.split"))
-
-
-@pytest.mark.parametrize("trained_with", [None, "another", "this"])
-def test_a_model_trained_with_another_split_is_told_of(
-    trained_with: str | None, terminology: Terminology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    split = splits.with_triples(splits.Split([], [], []), terminology, fraction=0.4, seed=3)
-    split.save(tmp_path / "x.split")
-    system = Concepts()
-    split_hash = split.hash if trained_with == "this" else trained_with
-    monkeypatch.setattr(system, "facts", {"trained": {"recipe": "coder", "terminology": "t", "split": split_hash}})
-    monkeypatch.setattr(run, "load_system", lambda _: system)
-    settings = [f"link_prediction.held_out={tmp_path / 'x.split'}"]
-    report = run.run(
-        run.EvaluationPlan(["link_prediction"], ["mine"], terminology=terminology, settings=settings),
-        tmp_path / "report",
-    )
-    notes = report["benchmarks"][0]["systems"][0]["notes"]
-    assert notes["split"] == split.hash
-    if trained_with == "this":
-        assert "caution" not in notes
-    else:
-        assert "may have been trained on" in notes["caution"]
-
-
 @pytest.fixture
 def two_ways(tmp_path: Path) -> Terminology:
     """part_of and has_part turn each other round but once; rare has one triple; is_a has a loop."""
-    lines = ["format-version: 1.2", "", "[Term]", "id: T:0", "name: whole", "relationship: rare T:3", "is_a: T:0", ""]
+    lines = stanza("T:0", "whole", "relationship: rare T:3", "is_a: T:0")
     for number in range(1, 6):
-        lines += ["[Term]", f"id: T:{number}", f"name: part {number}", f"relationship: part_of T:{number - 1}"]
-        lines += [f"relationship: has_part T:{number + 1}"] if number < 5 else []
-        lines.append("")
+        back = [f"relationship: has_part T:{number + 1}"] if number < 5 else []
+        lines += stanza(f"T:{number}", f"part {number}", f"relationship: part_of T:{number - 1}", *back)
     return imported(tmp_path, lines)
-
-
-def test_rare_and_inverse_relations_are_left_out(two_ways: Terminology) -> None:
-    triples, facts = graph_triples.usable_triples(two_ways, rare=2, inverse=0.8)
-    assert {two_ways.relation_labels[label] for label in triples[:, 1]} == {"part_of"}
-    assert facts["inverse_relations_left_out"] == ["has_part (turns part_of round)"]
-    assert facts["rare_relations_left_out"] == 1
-    triples, facts = graph_triples.usable_triples(two_ways, rare=1, inverse=1.0)
-    assert facts["inverse_relations_left_out"] == ["has_part (turns part_of round)"]
-    assert (triples[:, 0] != triples[:, 2]).all()

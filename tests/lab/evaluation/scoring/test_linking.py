@@ -82,6 +82,7 @@ def test_evaluate_equals_the_reference(targets, queries, ks) -> None:
         {"language": ["it"] * len(queries)},
         [len(parts) > 1 for parts in queries],
     )
+    assert asked.repeats() == len(queries) - len(set(map(tuple, queries)))
     result = linking.evaluate(SharedLetters(), asked, Targets(ids, names), ks=ks, subsets=("language",))
     assert result.rows["query"].to_list() == list(range(len(queries)))
     assert [metric.name for metric in result.metrics] == [
@@ -116,27 +117,6 @@ def test_evaluate_equals_the_reference(targets, queries, ks) -> None:
     figures = {(one.metric, one.subset): one for one in figures_of(result)}
     assert figures["accuracy@1", "all"].value == pytest.approx(result.rows["right@1"].to_numpy().mean())
     assert figures["accuracy@1", "language=it"].n == len(queries)
-
-
-def test_gold_that_no_target_has_is_told() -> None:
-    result = linking.evaluate(
-        SharedLetters(), linking.simple(["cold", "fever"], ["C:1", "C:gone"]), Targets(["C:1"], ["cold"]), ks=(1,)
-    )
-    assert result.rows["covered"].to_list() == [True, False]
-    assert result.notes["covered"] == 1
-    assert result.subsets == ("covered",)
-    assert {one.subset: one.value for one in figures_of(result) if one.metric == "accuracy@1"} == {
-        "all": 0.5,
-        "covered=False": 0.0,
-        "covered=True": 1.0,
-    }
-
-
-def test_duplicate_queries_are_all_scored_and_ranked_once() -> None:
-    system = SharedLetters()
-    result = linking.evaluate(system, linking.simple(["cold", "Cold", "cold"], ["C:1"] * 3), Targets(["C:1"], ["cold"]))
-    assert len(result.rows) == 3
-    assert result.rows["right@1"].to_list() == [True] * 3
 
 
 def test_tables_have_the_same_columns_whatever_was_answered(tmp_path) -> None:

@@ -1,24 +1,21 @@
 from __future__ import annotations
 
-from pathlib import Path
-from typing import ClassVar
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from alphita.errors import Rejects, UsageError
+from alphita.errors import UsageError
 from alphita.index.neighbours import unit
-from alphita.terminology.loaders import obo
-from alphita.terminology.store import Terminology, load_terminology, save
-from alphita.terminology.text import DEFAULT_RULES
+from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.benchmarks import mcsm as benchmark
 from alphita_lab.evaluation.scoring.results import figures_of
 from alphita_lab.evaluation.systems._lexical import TfidfSystem
 from tests.doubles import HashEncoder
+from tests.lab.evaluation.hash_systems import HashedConcepts, Hashes
+from tests.lab.evaluation.small_terminologies import imported, stanza
 from tests.reference.mcsm import mcsm_of_concepts
 
 BRANCHES = {"heart": "Finding", "skin": "Neoplastic Process", "liver": "Local Type, of liver"}
@@ -31,67 +28,33 @@ def hashed(strings) -> np.ndarray:
     return (HashEncoder(dim=32).encode(strings) + np.array(shaken)).astype(np.float32)
 
 
-class Vectors:
-    """A system with vectors of strings; unknown words have none."""
+class Vectors(Hashes):
+    """A system with vectors of strings; it is asked for nothing else."""
 
-    name = "hashes"
-    rules = DEFAULT_RULES
+    def neighbours(self, *_):
+        raise AssertionError("vectors are asked for")
 
-    def __init__(self, unknown: str = "") -> None:
-        self.facts: dict[str, object] = {}
-        self.unknown = unknown
+    similarity = neighbours
 
     def encode(self, strings):
         vectors = hashed(strings)
-        vectors[[bool(self.unknown) and self.unknown in string for string in strings]] = np.nan
+        vectors[[self.unknown in string for string in strings]] = np.nan
         return vectors
-
-    def neighbours(self, queries, terms, k):
-        raise AssertionError("vectors are asked for")
-
-    def similarity(self, left, right):
-        raise AssertionError("vectors are asked for")
-
-
-class Concepts:
-    """A system with vectors of ids only."""
-
-    name = "ids"
-
-    def __init__(self, known: dict[str, np.ndarray], dim: int) -> None:
-        self.facts: dict[str, object] = {}
-        self.known, self.dim = known, dim
-
-    def encode_concepts(self, ids):
-        unknown = np.full(self.dim, np.nan, np.float32)
-        return np.array([self.known.get(one, unknown) for one in ids], np.float32).reshape(len(ids), self.dim)
 
 
 @pytest.fixture(scope="module")
 def terminology(tmp_path_factory) -> Terminology:
     """Three branches of four concepts; one concept lies in two, one in none; two names each; one is obsolete."""
-    lines = ["format-version: 1.2", "ontology: t", "", "[Term]", "id: T:0", "name: all", ""]
-    number = 100
+    lines, number = stanza("T:0", "all"), 100
     for place, (site, name) in enumerate(BRANCHES.items(), 1):
-        lines += ["[Term]", f"id: T:{place}", f"name: {name}", "is_a: T:0", ""]
+        lines += stanza(f"T:{place}", name, "is_a: T:0")
         for pattern in NAMES:
-            lines += [
-                "[Term]",
-                f"id: T:{number}",
-                f"name: {pattern.format(site)}",
-                f'synonym: "{site} {pattern.split()[0]}" EXACT []',
-                f"is_a: T:{place}",
-                *(["is_a: T:2"] if number == 100 else []),
-                "",
-            ]
+            synonym = f'synonym: "{site} {pattern.split()[0]}" EXACT []'
+            parents = [place, 2] if number == 100 else [place]
+            lines += stanza(f"T:{number}", pattern.format(site), synonym, *(f"is_a: T:{parent}" for parent in parents))
             number += 1
-    lines += ["[Term]", "id: T:200", "name: pain", "", "[Term]", "id: T:201", "name: ache", "is_obsolete: true", ""]
-    folder = tmp_path_factory.mktemp("mcsm") / "t.terminology"
-    source = folder.with_suffix(".obo")
-    source.write_text("\n".join(lines), encoding="utf-8")
-    with Rejects() as rejects:
-        save(obo.load([source], obo.Options(semantic_type="T:0"), rejects), folder)
-    return load_terminology(folder)
+    lines += stanza("T:200", "pain") + stanza("T:201", "ache", "is_obsolete: true")
+    return imported(tmp_path_factory.mktemp("mcsm"), lines, semantic_type="T:0")
 
 
 def load(terminology: Terminology, **options: object) -> tuple[benchmark.Data, benchmark.Options]:
@@ -182,6 +145,10 @@ def test_the_six_types_are_the_default_where_there_is_one(terminology) -> None:
     assert result.rows.filter(concept="T:100")["type"].to_list() == ["Neoplastic Process", "Finding"]
     assert result.notes["concepts of several scored types"] == 1
     assert "T:201" not in data.ids
+    small = "types of fewer than 41 concepts, which cannot reach it"
+    assert "Finding" in benchmark.evaluate(*load(terminology)[:1], Vectors(), benchmark.Options()).notes[small]
+    # Of k concepts none has k others.
+    assert benchmark._small(data.types, data.type_names, max(data.types.sum(axis=0))) == data.type_names
 
 
 def test_figures_are_mean_deviation_and_mean_of_types(terminology) -> None:
@@ -250,12 +217,8 @@ def test_a_system_that_only_ranks(terminology) -> None:
 
 
 def test_a_system_that_only_ranks_agrees_with_its_vectors(terminology) -> None:
-    class Ranks:
-        name, rules = "ranks", DEFAULT_RULES
-        facts: ClassVar[dict[str, object]] = {}
-
-        def similarity(self, left, right):
-            raise AssertionError("neighbours are asked for")
+    class Ranks(Hashes):
+        encode = None
 
         def neighbours(self, queries, terms, k):
             cosine = unit(hashed(queries)) @ unit(hashed(terms)).T
@@ -271,25 +234,14 @@ def test_a_system_that_only_ranks_agrees_with_its_vectors(terminology) -> None:
 def test_concepts_that_a_system_does_not_know_are_left_out_and_counted(terminology) -> None:
     data, options = load(terminology, k=2)
     whole = benchmark.evaluate(data, Vectors(), options)
-    rng = np.random.default_rng(0)
-    known = {one: rng.standard_normal(5).astype(np.float32) for one in data.ids if one != "T:101"}
-    result = benchmark.evaluate(data, Concepts(known, 5), options)
+    result = benchmark.evaluate(data, HashedConcepts("T:101".__eq__), options)
     assert result.rows["concept"].to_list() == whole.rows["concept"].to_list()
     assert result.rows.filter(concept="T:101")["mcsm"].to_list() == [None]
-    assert result.notes["scored concepts that the system does not know"] == 1
-    words = benchmark.evaluate(data, Vectors(unknown="swelling of the skin"), options)
-    assert words.notes["scored concepts that the system does not know"] == 1
-    nobody = benchmark.evaluate(data, Concepts({}, 5), options)
-    assert nobody.rows["mcsm"].null_count() == len(nobody.rows)
+    note = "scored concepts that the system does not know"
+    assert result.notes[note] == 1
+    assert benchmark.evaluate(data, Vectors(unknown="swelling of the skin"), options).notes[note] == 1
+    nobody = benchmark.evaluate(data, HashedConcepts(lambda _: True), options)
     assert {one.value for one in figures_of(nobody)} == {None}
-
-
-def test_types_too_small_for_k_are_told(terminology) -> None:
-    data, options = load(terminology)
-    assert (
-        "Finding"
-        in benchmark.evaluate(data, Vectors(), options).notes["types of fewer than 41 concepts, which cannot reach it"]
-    )
 
 
 def test_what_is_missing_is_said(terminology, tmp_path) -> None:
@@ -298,10 +250,5 @@ def test_what_is_missing_is_said(terminology, tmp_path) -> None:
     with pytest.raises(UsageError, match="unknown language of the terminology"):
         load(terminology, language="it")
     assert load(terminology, language="en")[0].names == load(terminology)[0].names
-    source = tmp_path / "o.obo"
-    source.write_text("format-version: 1.2\nontology: o\n\n[Term]\nid: T:1\nname: a\n", encoding="utf-8")
-    folder = Path(tmp_path / "o.terminology")
-    with Rejects() as rejects:
-        save(obo.load([source], obo.Options(), rejects), folder)
     with pytest.raises(UsageError, match="no semantic types"):
-        load(load_terminology(folder))
+        load(imported(tmp_path, stanza("T:1", "a")))

@@ -192,15 +192,6 @@ def test_odd_names_are_found_as_they_are_given():
     assert ranking.similarity[:, 0].tolist() == [1.0] * 5
 
 
-def test_pairs_of_strings_have_the_cosine_of_the_encoder():
-    system, other = load_system("normalizer:hash"), plain()
-    np.testing.assert_array_equal(
-        system.similarity(MENTIONS, MENTIONS[::-1]), other.similarity(MENTIONS, MENTIONS[::-1])
-    )
-    found, expected = (one.neighbours(MENTIONS, NAMES[:9], 4) for one in (system, other))
-    np.testing.assert_array_equal(found[1], expected[1])
-
-
 def split_of_names() -> Split:
     rows = [row for row in range(1, len(IDS)) if IDS[row] == IDS[row - 1]]
     return Split([NAMES[row] for row in rows], [IDS[row] for row in rows], ["calibration"] * len(rows))

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from alphita import registry
 from alphita.errors import InputError, UsageError
 from alphita.index.choice import Choice
-from alphita.index.neighbours import nearest
 from alphita.terminology.text import DEFAULT_RULES, RULES, clean_many
 from alphita_lab.evaluation.scoring import linking
 from alphita_lab.evaluation.systems import PACKAGE, ConceptSystem, System, VectorSystem, _shared, encoder, load_system
@@ -67,15 +66,12 @@ def system_of(kind: str):
 
 def test_every_kind_is_tested() -> None:
     assert sorted([*SPECS, *ENCODED, *ELSEWHERE]) == registry.names(PACKAGE)
-    assert {kind for kind in [*SPECS, *ENCODED] if isinstance(system_of(kind), System)} == set(TEXT)
-
-
-@pytest.mark.parametrize("kind", sorted([*SPECS, *ENCODED]))
-def test_every_kind_says_what_it_is(kind) -> None:
-    system = system_of(kind)
-    assert system.name
-    assert system.facts["kind"] == kind
-    assert json.loads(json.dumps(system.facts)) == system.facts
+    systems = {kind: system_of(kind) for kind in [*SPECS, *ENCODED]}
+    assert {kind for kind, system in systems.items() if isinstance(system, System)} == set(TEXT)
+    for kind, system in systems.items():
+        assert system.name
+        assert system.facts["kind"] == kind
+        assert json.loads(json.dumps(system.facts)) == system.facts
 
 
 @pytest.mark.parametrize("kind", sorted(SPECS))
@@ -406,9 +402,17 @@ def test_a_word_before_each_string_is_encoded_with_it(tmp_path: Path) -> None:
     assert np.abs(plain.encode(["heart pain"]) - wanted[:1]).max() > 0.01
 
 
-def test_the_form_asked_for_wins_wherever_it_stands(tmp_path) -> None:
-    (tmp_path / "v.txt").write_text("Cold 1 0\nCOLD 0 1\ncold -1 0\ncold 0 -1\n")
-    assert load_system(f"word_vectors:{tmp_path / 'v.txt'}").encode(["cold"]).tolist() == [[-1, 0]]
+@pytest.mark.parametrize(
+    ("content", "vector"),
+    [
+        # The form asked for wins wherever it stands; tokens with a space are passed over.
+        ("Cold 1 0\nCOLD 0 1\ncold -1 0\ncold 0 -1\n", [-1, 0]),
+        ("heart 1 0\n. . 0.5 0.5\nat name@x.org 0.5 0.25\n\ncold 0 1\n", [0, 1]),
+    ],
+)
+def test_which_vector_is_a_words(tmp_path, content, vector) -> None:
+    (tmp_path / "v.txt").write_text(content)
+    assert load_system(f"word_vectors:{tmp_path / 'v.txt'}").encode(["cold"]).tolist() == [vector]
 
 
 @pytest.mark.parametrize("file", LAYOUTS)
@@ -430,11 +434,6 @@ def test_neighbours_leave_out_strings_without_a_known_word() -> None:
     similarity, rows = system.neighbours(["heart", "zzz"], ["yyy", "kidney", "heart attack", "qqq"], 4)
     assert rows.tolist() == [[2, 1, -1, -1], [-1, -1, -1, -1]]
     assert similarity[0, 2:].tolist() == [0, 0]
-
-
-def test_tokens_with_a_space_are_passed_over(tmp_path) -> None:
-    (tmp_path / "v.txt").write_text("heart 1 0\n. . 0.5 0.5\nat name@x.org 0.5 0.25\n\nkidney 0 1\n")
-    assert load_system(f"word_vectors:{tmp_path / 'v.txt'}").encode(["kidney"]).tolist() == [[0, 1]]
 
 
 # Concept vectors
@@ -473,14 +472,6 @@ def test_concept_vectors_in_the_layouts_of_word2vec(layout, tmp_path) -> None:
     assert np.isnan(found[2]).all()
 
 
-def test_a_prefix_of_the_ids() -> None:
-    for prefix in ("UMLS", "UMLS:"):
-        system = load_system(f"{SPECS['concept_vectors']},prefix={prefix},name=cui2vec")
-        assert system.name == "cui2vec"
-        known = np.isfinite(system.encode_concepts(["UMLS:C0000001", "C0000001", "MESH:C0000001"])[:, 0])
-        assert known.tolist() == [True, True, False]
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_concept_vectors_of_other_writing(packed, tmp_path) -> None:
     content = '\ufeff"a, c","1",2\r\nplain,3,"4"\r\n\r\nSNOMED:12,5,6'.encode()
@@ -488,14 +479,6 @@ def test_concept_vectors_of_other_writing(packed, tmp_path) -> None:
     path.write_bytes(gzip.compress(content) if packed else content)
     system = load_system(f"concept_vectors:{path}")
     assert system.encode_concepts(["a, c", "plain", "SNOMED:12"]).tolist() == [[1, 2], [3, 4], [5, 6]]
-
-
-def test_a_model_of_another_dimension_is_refused() -> None:
-    concepts = load_system(SPECS["concept_vectors"]).encode_concepts(["C0000001", "C0000002"])
-    from alphita.index.backends import exact
-
-    with pytest.raises(UsageError, match="vectors of 3 numbers"):
-        nearest(exact.attach(concepts), concepts.shape, system_of("encoder").encode(["heart"]), 1)
 
 
 DAMAGED = [
