@@ -97,7 +97,7 @@ def from_split(terminology: Path, split: Path) -> Tables:
             strict=True,
         )
     )
-    targets = Targets([one for one, _, _ in terms], [name for _, _, name in terms])
+    targets = Targets(ids=[one for one, _, _ in terms], names=[name for _, _, name in terms])
     return _tables(data.queries, targets, dict(data.notes) | {"split_hash": held_out.hash})
 
 

@@ -42,5 +42,5 @@ def load(source: Any, options: Any) -> list[tuple[str, str]]:
 
 def evaluate(data: list[tuple[str, str]], system: Any, options: Any) -> Result:
     """Rank the concepts for every string."""
-    targets = linking.Targets([concept for concept, _ in data], [name for _, name in data])
+    targets = linking.Targets(ids=[concept for concept, _ in data], names=[name for _, name in data])
     return linking.evaluate(system, linking.simple(list(ASKED), list(ASKED.values())), targets, ks=(1, 3))

@@ -122,7 +122,7 @@ def _read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts
             {FOLD: [number] * len(gold)},
             seen(((mention,) for mention in mentions), trained),
         )
-        parts.append(Part(queries, Targets(ids, strings)))
+        parts.append(Part(queries, Targets(ids=ids, names=strings)))
     return Parts(parts, {"distinct strings freed of quotes": len(quoted)} if quoted else {})
 
 

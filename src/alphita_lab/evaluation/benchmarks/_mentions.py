@@ -352,7 +352,7 @@ def omop_exact_matching(source: Source, options: OmopOptions) -> Data:
     else:
         names.refuse_filter(options)
         found = {omop_id: frozenset([omop_id]) for omop_id in curies}
-        targets = Targets([omop_id for omop_id, _ in file_names], [name for _, name in file_names])
+        targets = Targets(ids=[omop_id for omop_id, _ in file_names], names=[name for _, name in file_names])
         notes = {"targets": "the target names of the file itself", "gold ids": len(curies)}
         dictionary = names.Dictionary(targets, found, {}, notes=notes)
     left_out = counted({"terms left out, without a target": without_target})
@@ -419,7 +419,7 @@ def chip_cdn(source: Source, options: ChipOptions) -> Data:
     absent = set(mentions.ids()) - set(distinct)
     notes |= counted({"gold names that the list lacks": len(absent), "queries left out, empty": empty})
     subsets = ("standard_names",) if max(sizes) > 1 else ()
-    return Data(queries, Targets(distinct, distinct), notes | names.repeated(queries), subsets, sizes)
+    return Data(queries, Targets(ids=distinct, names=distinct), notes | names.repeated(queries), subsets, sizes)
 
 
 def _procedures(path: Path) -> list[str]:

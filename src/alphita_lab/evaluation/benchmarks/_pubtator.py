@@ -317,7 +317,7 @@ class Dictionary:
     def targets(self, more: Iterable[tuple[str, str]] = ()) -> Targets:
         """Return the names, and after them `more` (concept, name) that are not among them."""
         pairs = dict.fromkeys([*zip(self.ids, self.names, strict=True), *more])
-        return Targets([concept_id for concept_id, _ in pairs], [name for _, name in pairs])
+        return Targets(ids=[concept_id for concept_id, _ in pairs], names=[name for _, name in pairs])
 
 
 def read_dictionary(path: Path) -> Dictionary:

@@ -139,7 +139,7 @@ def _of_file(source: Source, gold: Sequence[str]) -> Dictionary:
     how = {cui: "live" if cui in known else "unknown" for cui in gold}
     notes = {"targets": f"the names of {path.name}", **_counts(how)}
     return Dictionary(
-        Targets(ids, names), found, how, notes=notes | ({"names left out, empty": empty} if empty else {})
+        Targets(ids=ids, names=names), found, how, notes=notes | ({"names left out, empty": empty} if empty else {})
     )
 
 
@@ -225,7 +225,7 @@ def names_of(
         selection = "; ".join(f"{name}: {', '.join(sorted(values))}" for name, values in chosen.items() if values)
         raise UsageError(f"no name of {terminology.path.name} is left to rank against ({selection or 'none is live'})")
     ids = terminology.concept_ids.take(pa.array(terminology.term_concept[rows]))
-    return Targets(ids.to_pylist(), strings_of(terminology, rows)), removed
+    return Targets(ids=ids.to_pylist(), names=strings_of(terminology, rows)), removed
 
 
 def terms_in(terminology: Terminology, language: str | None) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

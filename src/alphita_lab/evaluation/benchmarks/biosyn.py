@@ -164,7 +164,7 @@ def _meddra(source: Source) -> Targets:
             f"{terminology.path.name} holds no preferred term of MedDRA: import a UMLS with its source MDR, or write "
             "MedDRA's preferred terms to meddra.txt, code||name a line"
         )
-    return Targets([code for code, _ in named], [name for _, name in named])
+    return Targets(ids=[code for code, _ in named], names=[name for _, name in named])
 
 
 def _targets(path: Path) -> Targets:
@@ -175,13 +175,13 @@ def _targets(path: Path) -> Targets:
     ]
     if not pairs:
         raise InputError("holds no name", file=path)
-    return Targets([concept_id for concept_id, _ in pairs], [name for _, name in pairs])
+    return Targets(ids=[concept_id for concept_id, _ in pairs], names=[name for _, name in pairs])
 
 
 def _add(targets: Targets, trained: list[Query]) -> Targets:
     more = [(concept_id, parts[0]) for parts, ids in trained if len(parts) == 1 for concept_id in sorted(ids - {NO_ID})]
     pairs = dict.fromkeys([*zip(targets.ids, targets.names, strict=True), *more])
-    return Targets([concept_id for concept_id, _ in pairs], [name for _, name in pairs])
+    return Targets(ids=[concept_id for concept_id, _ in pairs], names=[name for _, name in pairs])
 
 
 def _split_ids(ids: str) -> list[str]:

@@ -204,7 +204,7 @@ def _by_vectors(vectors: NDArray[np.float32], types: NDArray[np.bool_], k: int) 
 
 def _by_ranking(system: System, data: Data, k: int) -> NDArray[np.float64]:
     """Return the scores (n, t) of a system that only ranks strings; a concept without any neighbour scores 0."""
-    targets = Targets(data.ids, data.names)
+    targets = Targets(ids=data.ids, names=data.names)
     typed = np.flatnonzero(data.types.any(axis=1))
     scored = np.full(data.types.shape, np.nan)
     with progress.bar("Neighbours", len(typed), "concepts") as bar:

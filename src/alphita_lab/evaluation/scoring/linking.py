@@ -35,7 +35,7 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Targets:
     """The names that mentions are ranked against, (n,) as written, each with the id of its concept."""
 

@@ -77,7 +77,7 @@ def test_parts_and_the_mean_of_folds_against_the_reference(drawn) -> None:
         mentions = [tuple(mention for mention, _ in query) for query in asked]
         gold = [tuple(ids_of_part for _, ids_of_part in query) for query in asked]
         queries = Queries(mentions, gold, {"fold": [number] * len(asked)})
-        parts.append(_folds.Part(queries, Targets(ids, target_names)))
+        parts.append(_folds.Part(queries, Targets(ids=ids, names=target_names)))
         right = []
         for strings, answers in zip(mentions, gold, strict=True):
             found = [{name: value for name in target_names if (value := system.of(string, name))} for string in strings]
@@ -233,7 +233,7 @@ def test_set_scores_are_those_of_a_plain_count(data: st.DataObject) -> None:
     gold = [data.draw(st.sets(st.sampled_from(ids), min_size=1)) for _ in range(n)]
     mentions = [data.draw(st.sampled_from([*ids, "no such name"])) for _ in range(n)]
     queries = Queries([(mention,) for mention in mentions], [(frozenset(one),) for one in gold])
-    sets = names.Data(queries, Targets(ids, ids), {}, sizes=[len(one) for one in gold])
+    sets = names.Data(queries, Targets(ids=ids, names=ids), {}, sizes=[len(one) for one in gold])
     found = {key[1]: value for key, value in values(run(sets, "exact_match")).items() if key[0] == "all"}
     answers = [{mention} & set(ids) for mention in mentions]
     tp = sum(len(answer & one) for answer, one in zip(answers, gold, strict=True))

@@ -41,7 +41,7 @@ def test_rank_equals_the_reference(targets, mentions, k, at_first, at_once) -> N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(linking, "STRINGS_PER_CONCEPT", at_first)
         patch.setattr(linking, "QUERIES_AT_ONCE", at_once)
-        ranking = linking.rank(SharedLetters(), mentions, Targets(ids, names), k)
+        ranking = linking.rank(SharedLetters(), mentions, Targets(ids=ids, names=names), k)
     assert ranking.similarity.shape == ranking.concepts.shape == ranking.matched.shape == (len(mentions), k)
     for row, mention in enumerate(mentions):
         wanted = expected(mention, names, ids, k)
@@ -59,10 +59,10 @@ def test_rank_equals_the_reference(targets, mentions, k, at_first, at_once) -> N
 def test_more_strings_are_asked_for_only_where_concepts_are_missing() -> None:
     names = [f"cold {number}" for number in range(40)] + ["cod"]
     system = SharedLetters()
-    linking.rank(system, ["cold"], Targets(["C:1"] * 40 + ["C:2"], names), 1)
+    linking.rank(system, ["cold"], Targets(ids=["C:1"] * 40 + ["C:2"], names=names), 1)
     assert system.asked == [5]
     system = SharedLetters()
-    ranking = linking.rank(system, ["cold"], Targets(["C:1"] * 40 + ["C:2"], names), 2)
+    ranking = linking.rank(system, ["cold"], Targets(ids=["C:1"] * 40 + ["C:2"], names=names), 2)
     assert system.asked == [10, 40, 41]
     assert ranking.concepts.tolist() == [[0, 1]]
 
@@ -83,7 +83,7 @@ def test_evaluate_equals_the_reference(targets, queries, ks) -> None:
         [len(parts) > 1 for parts in queries],
     )
     assert asked.repeats() == len(queries) - len(set(map(tuple, queries)))
-    result = linking.evaluate(SharedLetters(), asked, Targets(ids, names), ks=ks, subsets=("language",))
+    result = linking.evaluate(SharedLetters(), asked, Targets(ids=ids, names=names), ks=ks, subsets=("language",))
     assert result.rows["query"].to_list() == list(range(len(queries)))
     assert [metric.name for metric in result.metrics] == [
         *(f"accuracy@{k}" for k in ks),
@@ -120,7 +120,7 @@ def test_evaluate_equals_the_reference(targets, queries, ks) -> None:
 
 
 def test_tables_have_the_same_columns_whatever_was_answered(tmp_path) -> None:
-    targets = Targets(["C:1"], ["cold"])
+    targets = Targets(ids=["C:1"], names=["cold"])
     answered = linking.evaluate(SharedLetters(), linking.simple(["cold"], ["C:1"]), targets).rows
     nothing = linking.evaluate(SharedLetters(), linking.simple(["zzz", "?"], ["C:9", "C:8"]), targets).rows
     none = linking.evaluate(SharedLetters(), linking.simple([], []), targets).rows
@@ -133,9 +133,9 @@ def test_tables_have_the_same_columns_whatever_was_answered(tmp_path) -> None:
 
 def test_what_does_not_fit_together_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one: 0 and 0"):
-        Targets([], [])
+        Targets(ids=[], names=[])
     with pytest.raises(ValueError, match="2 and 1"):
-        Targets(["C:1", "C:2"], ["cold"])
+        Targets(ids=["C:1", "C:2"], names=["cold"])
     with pytest.raises(ValueError, match="1 queries, 0 gold answers"):
         Queries([("cold",)], [])
     with pytest.raises(ValueError, match="query 0 has 2 parts and 1 gold answers"):

@@ -159,7 +159,7 @@ def test_contexts_are_used_only_if_wanted(monkeypatch):
     assert answers["true"][0][0].concept_id == concept
     assert answers["false"] == load_system("normalizer:hash").rank_concepts([short], IDS, NAMES, 1, None)
     queries = linking.Queries([(short,)], [(frozenset([concept]),)], contexts=[text])
-    targets = linking.Targets(IDS, NAMES)
+    targets = linking.Targets(ids=IDS, names=NAMES)
     for contexts, right in (("true", 1.0), ("false", float(answers["false"][0][0].concept_id == concept))):
         result = linking.evaluate(load_system(f"normalizer:hash,contexts={contexts}"), queries, targets)
         assert result.rows["right@1"].to_list() == [bool(right)]
@@ -168,7 +168,7 @@ def test_contexts_are_used_only_if_wanted(monkeypatch):
 def test_vectors_alone_are_as_right_as_the_encoder_alone():
     mentions = [name.lower().replace("e", "", 1) for name in NAMES[::3]] + ["", "?", "QUENNA", "no such thing"]
     gold = IDS[::3] + [IDS[0]] * 4
-    queries, targets = linking.simple(mentions, gold), linking.Targets(IDS, NAMES)
+    queries, targets = linking.simple(mentions, gold), linking.Targets(ids=IDS, names=NAMES)
     one = linking.evaluate(load_system("normalizer:hash,ranking=vectors"), queries, targets)
     other = linking.evaluate(plain(), queries, targets)
     # The plain encoder has an answer to an empty mention too.
@@ -186,7 +186,7 @@ def test_odd_names_are_found_as_they_are_given():
     ids = ["A", "B", "B", "C", "D", "E"]
     names = ["Éclampsia\u00a0 X", "糖尿病", "  spaced   Out ", "?", "e\u0301tat", "A" * 5000]
     system = load_system("normalizer:hash,ranking=vectors")
-    targets = linking.Targets(ids, names)
+    targets = linking.Targets(ids=ids, names=names)
     ranking = linking.rank(system, ["éclampsia x", "糖尿病", "spaced out", "état", "a" * 5000], targets, 3)
     assert [ranking.ids[row] for row in ranking.concepts[:, 0].tolist()] == ["A", "B", "B", "D", "E"]
     assert ranking.similarity[:, 0].tolist() == [1.0] * 5

@@ -192,7 +192,7 @@ def test_the_terms_of_a_ranking_are_encoded_once(monkeypatch, kept) -> None:
     monkeypatch.setattr(linking, "STRINGS_PER_CONCEPT", 1)
     # The two nearest names are of one concept, so that each block is asked for more of them.
     names = [f"part {concept} {'x' * number}" for concept in range(4) for number in range(9)]
-    targets = linking.Targets([name.split()[1] for name in names], names)
+    targets = linking.Targets(ids=[name.split()[1] for name in names], names=names)
     queries = [f"part {number % 4} of it {number}" for number in range(8)]
     system = system_of("encoder")
     found = linking.rank(system, queries, targets, 2)
