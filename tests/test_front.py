@@ -11,8 +11,6 @@ import pytest
 
 import alphita
 from alphita import front
-from alphita.answer.filters import Filters
-from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, UsageError
 
 TABLE = "id,term\nX:1,Headache\nX:1,Cephalgia\nX:2,Fever\nX:3,Cough\n"
@@ -67,20 +65,6 @@ def test_it_is_opened_once_and_anew_when_the_file_changes(source, tmp_path, monk
     assert alphita.normalize(["rash"], to=copy)[0].concept_id is None
     copy.write_text(TABLE + "X:4,Rash\n")
     assert alphita.normalize(["rash"], to=copy)[0].concept_id == "X:4"
-
-
-def test_options_that_cannot_be_compared_work_too(source):
-    given = alphita.load(source)
-    (found,) = alphita.normalize(["headache"], to=source, calibration=given.calibration)
-    assert found.concept_id == "X:1"
-    (found,) = alphita.normalize(["headache"], to=source, filters=Filters(sources=("X",)))
-    assert found.concept_id == "X:1"
-
-
-def test_load_gives_a_normaliser(source):
-    normalizer = alphita.load(source, error=0.1)
-    assert isinstance(normalizer, Normalizer)
-    assert (normalizer.error, normalizer.assurance) == (0.1, "estimated")
 
 
 @pytest.mark.parametrize(

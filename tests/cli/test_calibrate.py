@@ -46,12 +46,6 @@ def index(built, tmp_path) -> Index:
     return Index.open(tmp_path / "x.index")
 
 
-@pytest.fixture
-def once(fitted, monkeypatch) -> None:
-    """The default calibration is not fitted anew."""
-    monkeypatch.setattr(fitting, "fit", lambda index, encoder, **options: replace(fitted))
-
-
 def drafts(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if "calibration" in path.name or path.name.startswith(".")]
 
@@ -82,12 +76,6 @@ def test_tables_are_printed_and_the_calibration_lies_in_the_index(index, capsys)
     assert normalizer.normalize(["drall swelling of the left"])[0].confidence is not None
 
 
-def test_numbers_that_are_too_small(index, capsys):
-    for option, least in (("--seed", -1), ("--threads", 0)):
-        assert alphita("calibrate", "--index", index.path, option, least) == 2
-        assert option in capsys.readouterr().err
-
-
 def test_an_existing_one_is_refused_before_the_work_and_moved_aside_by_force(index, fitted, capsys, monkeypatch):
     fitted.save(index.path / "calibration")
     first = (index.path / "calibration" / "figures.json").read_bytes()
@@ -99,36 +87,6 @@ def test_an_existing_one_is_refused_before_the_work_and_moved_aside_by_force(ind
     assert alphita("calibrate", "--index", index.path, "--seed", 1, "--force") == 0
     assert (index.path / "calibration.old-1" / "figures.json").read_bytes() == first
     assert artefact.verify(index.path / "calibration", "calibration")["seed"] == 1
-
-
-@pytest.mark.parametrize("name", ["settings.json", "figures.json", "arrays.safetensors"])
-def test_it_is_written_whole_or_not_at_all(index, once, monkeypatch, capsys, name):
-    def full(path, *_args, **_options):
-        raise OSError(28, "No space left on device", str(path))
-
-    if name == "arrays.safetensors":
-        monkeypatch.setattr("safetensors.numpy.save_file", lambda arrays, path: full(path))
-    else:
-        write = Path.write_text
-        monkeypatch.setattr(
-            Path,
-            "write_text",
-            lambda path, *args, **kwargs: (full if path.name == name else write)(path, *args, **kwargs),
-        )
-    assert alphita("calibrate", "--index", index.path) == 1
-    error = capsys.readouterr().err
-    assert "No space left on device" in error
-    assert "Traceback" not in error
-    assert drafts(index.path) == []
-    assert Normalizer.load(index.path, encoder=ENCODER).ranking == "vectors"
-
-
-def test_another_place_can_be_named(index, once, tmp_path, capsys):
-    out = tmp_path / "elsewhere"
-    assert alphita("calibrate", "--index", index.path, "-o", out) == 0
-    assert capsys.readouterr().out.endswith(f"calibration: {out}\n")
-    assert drafts(index.path) == []
-    assert Normalizer.load(index.path, encoder=ENCODER, calibration=out).ranking == "learned"
 
 
 def test_a_split_and_labels_are_used(index, tmp_path, capsys):

@@ -18,7 +18,7 @@ from alphita.answer.normalizer import NAMES
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import UsageError
 from alphita.jobs.reading import COLUMN_OPTIONS
-from alphita.options import Cluster, check, group, option, options_of
+from alphita.options import check, group, option, options_of
 from tests.docs.commandline import problems
 
 ROOT = typer.main.get_command(cli.app)
@@ -110,13 +110,6 @@ def test_python_is_held_to_the_same_values() -> None:
         check(Kitchen(minutes=61.0))
 
 
-def test_options_of_an_engine_need_one() -> None:
-    Cluster(engine="ray", workers=2).check(parts="there")
-    Cluster().check(parts=None)
-    with pytest.raises(UsageError, match="--parts goes with --engine"):
-        Cluster().check(parts="there")
-
-
 def test_panels_are_shown_when_all_is_asked_for(served: tuple[typer.Typer, list[Meal]]) -> None:
     brief, whole = (CliRunner().invoke(served[0], [word]).output for word in ("--help", "--help-all"))
     assert "--heat" in brief
@@ -150,8 +143,3 @@ def test_the_help_of_many_options_begins_with_an_example_and_is_brief(name: str)
     assert problems(ROOT, example.split()[1:]) == []
     assert sum(each.rich_help_panel is None for each in command.params if each.name != "help_all") <= 14
     assert "help_all" in [each.name for each in command.params]
-
-
-def test_the_commands_with_many_options_are_known() -> None:
-    assert len(SPECS) > 15
-    assert {"normalize", "index", "serve", "annotate", "mentions", "evaluate", "mappings convert"} <= set(LONG)

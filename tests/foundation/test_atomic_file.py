@@ -21,12 +21,6 @@ def test_bytes_are_written_whole(tmp_path_factory, content):
     assert [p.name for p in path.parent.iterdir()] == ["x.bin"]
 
 
-def test_text_is_utf8_with_the_line_ends_asked_for(tmp_path):
-    with atomic_file(tmp_path / "x.csv", "w", newline="") as file:
-        file.write("é\r\nß\n")
-    assert (tmp_path / "x.csv").read_bytes() == b"\xc3\xa9\r\n\xc3\x9f\n"
-
-
 @pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o644)])
 def test_a_private_file_is_its_owners_only_from_the_start(tmp_path, private, mode):
     before = os.umask(0o022)

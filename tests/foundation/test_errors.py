@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import os
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -52,16 +51,6 @@ def test_shorten_never_exceeds_its_limit_and_keeps_what_fits(text, limit):
     short = shorten(text, limit)
     assert len(short) <= limit
     assert short == text if len(text) <= limit else short == text[: limit - 1] + "…"
-
-
-def test_an_error_with_odd_characters_can_be_printed_to_any_terminal():
-    code = (
-        "import sys; from alphita.errors import InputError\n"
-        "print(InputError('bad', file='a\\udcff', value='\\ud800\\x00é'), file=sys.stderr)"
-    )
-    environment = os.environ | {"PYTHONIOENCODING": "ascii:backslashreplace"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
-    assert done.stderr == b"a\\udcff: bad (value '\\ud800\\x00\\xe9')\n"
 
 
 @pytest.mark.parametrize("module", ["no_such_package", "no_such_package.part"])
