@@ -18,7 +18,8 @@ from alphita.answer.normalizer import NAMES
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import UsageError
 from alphita.jobs.reading import COLUMN_OPTIONS
-from alphita.options import check, group, option, options_of
+from alphita.jobs.spec import OF_ONE_FILE, Spec
+from alphita.options import check, from_values, group, option, options_of
 from tests.docs.commandline import problems
 
 ROOT = typer.main.get_command(cli.app)
@@ -143,3 +144,12 @@ def test_the_help_of_many_options_begins_with_an_example_and_is_brief(name: str)
     assert problems(ROOT, example.split()[1:]) == []
     assert sum(each.rich_help_panel is None for each in command.params if each.name != "help_all") <= 14
     assert "help_all" in [each.name for each in command.params]
+
+
+@pytest.mark.parametrize("name", OF_ONE_FILE)
+def test_what_is_of_one_file_does_not_go_with_an_engine(name: str) -> None:
+    value = ("A=https://example.org/",) if name == "prefixes" else 7 if name == "audit" else "other"
+    spec = from_values(Spec, {"input": "in", "to": "hpo", "output": "out", "engine": "processes", name: value})
+    flag = next(each for each in options_of(Spec) if each.name == name).flags[0]
+    with pytest.raises(UsageError, match=re.escape(f"{flag} ")):
+        spec.check_engine()

@@ -63,68 +63,6 @@ def rows(path):
     return [dict(zip(lines[0].split("\t"), line.split("\t"), strict=True)) for line in lines[1:]]
 
 
-def test_a_file_to_the_letter(tmp_path):
-    lines = [
-        mapping(
-            "sore toe",
-            mention_code="T 2",
-            relation="broad",
-            routes="vectors",
-            similarity=0.81251,
-            confidence=0.9005,
-            concept_name="Toe",
-        ),
-        mapping(
-            "bad toe",
-            mention_code="T1",
-            relation="exact",
-            method="exact",
-            similarity=1.0,
-            matched_term="Bad toe",
-            routes="exact|letters",
-        ),
-        mapping("no toe", None, mention_code="T3", similarity=0.2),
-        mapping("sore toe", "HP:0000002", mention_code="T 2", rank=2),
-        mapping(
-            "red toe",
-            mention_code="T4",
-            relation="exact",
-            status="rejected",
-            reviewer="Ann",
-            similarity=0.5,
-            reviewed_at="2026-01-30T10:00:00+00:00",
-            comment='says "no"',
-            routes="letters",
-        ),
-    ]
-    path = sample.write(sssom, HEAD, lines, tmp_path / "a.sssom.tsv")
-    expected = """\
-#sssom_version: "1.1"
-#curie_map:
-#  HP: http://purl.obolibrary.org/obo/HP_
-#  LOCAL: https://example.org/local/
-#mapping_set_id: https://example.org/maps/mine
-#mapping_set_version: "3"
-#license: https://example.org/licence
-#subject_source_version: "2025"
-#object_source_version: HP 2026-01-01
-#mapping_tool: alphita
-#mapping_tool_version: "0.1"
-#mapping_date: 2026-01-31
-#similarity_measure: cosine similarity
-subject_id|subject_label|predicate_id|predicate_modifier|object_id|object_label|mapping_justification|reviewer_label|\
-review_date|confidence|match_string|similarity_score|comment
-LOCAL:T%202|sore toe|skos:broadMatch||HP:0000001|Toe|semapv:SemanticSimilarityThresholdMatching|||0.901||0.813|
-LOCAL:T1|bad toe|skos:exactMatch||HP:0000001||semapv:LexicalMatching||||Bad toe|1|
-LOCAL:T3|no toe|skos:exactMatch||sssom:NoTermFound||semapv:CompositeMatching|||||0.2|
-LOCAL:T4|red toe|skos:exactMatch|Not|HP:0000001||semapv:MappingReview|Ann|2026-01-30|||0.5|"says ""no\"""
-"""
-    assert path.read_bytes().decode() == expected.replace("|", "\t")
-    assert len(validated(path)) == 4
-    # Routes "exact|letters" of the second, "letters" of the last; the time of day of the review.
-    assert sssom.losses(HEAD, lines) == {"further candidates": 1, "routes": 2, "reviewed_at": 1}
-
-
 def test_yaml_scalars_are_what_they_were(tmp_path):
     for value in ("2026-01-31", "1.0", "yes", "null", "a: b", "x #y", "- z", "it's", '"q"', "tab\tbed", "ß", "1e3"):
         path = sample.write(sssom, header(version=value, source_version=value), [mapping()], tmp_path / "a.tsv")

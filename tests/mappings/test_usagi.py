@@ -75,34 +75,6 @@ def test_a_file_to_the_letter(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("relation", "equivalence"),
-    [("exact", "EQUAL"), ("broad", "WIDER"), ("narrow", "NARROWER"), ("related", "INEXACT"), (None, "UNREVIEWED")],
-)
-def test_equivalence(tmp_path, relation, equivalence):
-    path = sample.write(usagi, header(), [mapping(relation=relation)], tmp_path / "a")
-    assert path.read_text().splitlines()[1].split(",")[6] == equivalence
-    assert [one.relation for one in sample.read(usagi, header(), path)] == [relation]
-
-
-@pytest.mark.parametrize(
-    ("status", "written", "back"),
-    [
-        ("unreviewed", "UNCHECKED", "unreviewed"),
-        ("approved", "APPROVED", "approved"),
-        ("flagged", "FLAGGED", "flagged"),
-        ("ignored", "IGNORED", "ignored"),
-        ("rejected", "FLAGGED", "flagged"),
-    ],
-)
-def test_status(tmp_path, status, written, back):
-    line = mapping(status=status)
-    path = sample.write(usagi, header(), [line], tmp_path / "a")
-    assert path.read_text().splitlines()[1].split(",")[5] == written
-    assert [one.status for one in sample.read(usagi, header(), path)] == [back]
-    assert ("status" in usagi.losses(header(), [line])) == (status != back)
-
-
 def test_ids_of_omop_are_needed():
     with pytest.raises(UsageError, match="alphita terminology import omop"):
         usagi.encode(header(target_info=None), [mapping()])
