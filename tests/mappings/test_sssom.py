@@ -271,3 +271,9 @@ def test_words_of_others_that_are_not_held_are_counted(tmp_path):
         "mapping_justification semapv:LogicalReasoning, read as semapv:UnspecifiedMatching": 1,
         "similarity_measure Jaccard, read as cosine similarity": 1,
     }
+
+
+def test_a_rejection_of_nil_is_left_out(tmp_path):
+    line = mapping(concept_id=None, status="rejected")
+    assert rows(sample.write(sssom, HEAD, [line], tmp_path / "a.tsv")) == []
+    assert sssom.losses(HEAD, [line]) == {"rejections of NIL": 1}

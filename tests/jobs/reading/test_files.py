@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import json
 import os
 import re
-import sys
 import threading
-import types
 from pathlib import Path
 
 import pyarrow as pa
@@ -398,11 +395,6 @@ def test_bad_text_in_a_further_column_is_a_bad_row(tmp_path, suffix, place, name
         assert found[0].problem == f"{problem} in {name!r}"
 
 
-def test_deeply_nested_json_is_a_bad_row(tmp_path):
-    rows = read(tmp_path / "x.jsonl", b"[" * 200_000 + b'\n{"mention": "a"}\n')
-    assert mentions(rows) == [None, "a"]
-
-
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
 def test_parquet(tmp_path, kind):
     values = ["a", None, "é\nb", ""] * 3
@@ -421,13 +413,6 @@ def test_parquet_with_bytes_that_are_no_text(tmp_path):
     rows = read(tmp_path / "x.parquet")
     assert mentions(rows) == ["good", None]
     assert problems(rows) == [(2, 2, "not valid utf-8 text")]
-
-
-def test_stdin(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"a\nb\n")))
-    assert mentions(read("-")) == ["a", "b"]
-    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"id,mention\n1,b\n")))
-    assert mentions(read("-", format="csv")) == ["b"]
 
 
 def test_rows_are_estimated_from_what_was_read(tmp_path):
