@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import zlib
 from pathlib import Path
 
@@ -29,6 +30,16 @@ HEADER = Header(
     target_info=lambda concept: TargetInfo(1_000 + int(concept.removeprefix("T:")), "Condition", "Test"),
 )
 CONTEXTS = [None, "", "cold (common) of today", "chronic obstructive lung disease (COLD) since 1990"]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def read(path: Path | str) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 class MoodyEncoder(HashEncoder):

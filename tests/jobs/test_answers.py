@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -19,17 +18,7 @@ from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.options import Restart
 from tests.doubles import HashEncoder
-from tests.jobs.conftest import MoodyEncoder
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+from tests.jobs.conftest import MoodyEncoder, read, write
 
 
 @pytest.mark.parametrize("most_bytes", [0, 1, 5_000, 10**9])

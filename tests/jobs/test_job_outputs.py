@@ -23,17 +23,7 @@ from alphita.mappings.formats import Header
 from alphita.options import Restart
 from tests.answer.rich import RichTerminology
 from tests.doubles import HashEncoder
-from tests.jobs.conftest import HEADER
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def read(path: Path | str) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+from tests.jobs.conftest import HEADER, read, write
 
 
 @pytest.fixture
@@ -108,42 +98,31 @@ class Breaking(HashEncoder):
         return super().encode(strings)
 
 
-@pytest.mark.parametrize(
-    ("changed", "name"),
-    [
-        ({"explain": True}, "explain"),
-        ({"top_k": 2}, "top"),
-        ({"table": {"code_column": "code"}}, "code column"),
-        ({"audit": 5}, "audit"),
-        ({"header": Header(source_vocabulary="OTHER")}, "source vocabulary"),
-        ({"header": Header(prefixes={"X": "https://x.org/"})}, "prefixes"),
-        ({"table": {"context_column": "code"}}, "context column"),
-        ({"table": {"language_column": "code"}}, "language column"),
-        ({"table": {"frequency_column": "n"}}, "frequency column"),
-    ],
-)
-def test_resume_with_other_options_is_refused(normalizer, index_path, source, tmp_path, changed, name):
+COLUMNS = {"code column": "code", "context column": "code", "language column": "code", "frequency column": "n"}
+OTHERS = {
+    "explain": {"explain": True},
+    "top": {"top_k": 2},
+    "audit": {"audit": 5},
+    "source vocabulary": {"header": Header(source_vocabulary="OTHER")},
+    "prefixes": {"header": Header(prefixes={"X": "https://x.org/"})},
+}
+OF_THE_NORMALIZER = ("ranking", "error", "target", "filters", "floor", "index hash")
+
+
+@pytest.mark.parametrize("name", [*COLUMNS, *OTHERS, *OF_THE_NORMALIZER])
+def test_resume_with_other_options_is_refused(normalizer, index_path, source, tmp_path, name):
     job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
-    if "table" in changed:
-        changed = {"table": MentionFile(source, column="mention", **changed["table"])}
+    if name in COLUMNS:
+        job = replace(job, table=MentionFile(source, column="mention", **{name.replace(" ", "_"): COLUMNS[name]}))
+    elif name == "index hash":
+        normalizer.index.content_hash = "other"
+    elif name in OF_THE_NORMALIZER:
+        setattr(normalizer, name, 0.6)
     normalizer.calibration = types.SimpleNamespace(fields={}) if name == "audit" else None
     with pytest.raises(UsageError, match=f"cannot resume: {name} was"):
-        run(normalizer, replace(job, **changed), Restart(resume=True))
-
-
-@pytest.mark.parametrize("name", ["ranking", "error", "target", "filters", "floor", "index hash"])
-def test_resume_with_another_normalizer_is_refused(normalizer, index_path, source, tmp_path, name):
-    job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
-    with pytest.raises(RuntimeError, match="crash"):
-        run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
-    if name == "index hash":
-        normalizer.index.content_hash = "other"
-    else:
-        setattr(normalizer, name, 0.6)
-    with pytest.raises(UsageError, match=f"cannot resume: {name} was"):
-        run(normalizer, job, Restart(resume=True))
+        run(normalizer, replace(job, **OTHERS.get(name, {})), Restart(resume=True))
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
 
 from alphita.errors import UsageError
@@ -17,6 +15,7 @@ from alphita.options import Restart
 from alphita.review.database import Unknown
 from alphita.review.records import Decision, Project, ReviewRow
 from alphita.review.store import ReviewStore
+from tests.jobs.conftest import read
 
 MENTIONS = ("Cold hands", "qqqq", "headache", "wrong")
 
@@ -41,11 +40,6 @@ def table(tmp_path):
     path = tmp_path / "in.txt"
     path.write_text("cold HANDS\nheadache\nqqqq\nwrong\ncold hands\n")
     return MentionFile(path)
-
-
-def read(path):
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):

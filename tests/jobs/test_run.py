@@ -22,7 +22,7 @@ from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.options import Restart
 from tests.doubles import HashEncoder
-from tests.jobs.conftest import HEADER, MoodyEncoder, mention_file
+from tests.jobs.conftest import HEADER, MoodyEncoder, mention_file, write
 from tests.killing import room_for
 
 
@@ -34,11 +34,6 @@ def content(path: Path) -> list[dict[str, object]]:
         rows = list(csv.DictReader(file))
     numbers = {"row": int, "rank": int, "similarity": float, "confidence": float}
     return [{name: numbers.get(name, str)(cell) if cell else None for name, cell in row.items()} for row in rows]
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
 
 
 @pytest.fixture
