@@ -155,3 +155,18 @@ def test_a_table_without_concepts_is_not_one_of_nils(tmp_path, name, text):
     assert "no column 'concept_id'" in str(error)
     assert "conceptId" in str(error)
     assert not out.exists()
+
+
+def test_words_that_are_read_as_others_are_counted(tmp_path):
+    source, out = tmp_path / "in.sssom.tsv", tmp_path / "out.csv"
+    source.write_text(
+        "#curie_map:\n#  ICD10CM: http://hl7.org/fhir/sid/icd-10-cm/\n"
+        "subject_id\tsubject_label\tpredicate_id\tobject_id\tmapping_justification\n"
+        "ICD10CM:R56.9\tfit\tskos:closeMatch\tHP:0001250\tsemapv:ManualMappingCuration\n"
+        "ICD10CM:R05\tcough\tskos:exactMatch\tHP:0012735\tsemapv:ManualMappingCuration\n"
+    )
+    result = run(source, "-o", out)
+    assert "  not held:          1  predicate_id skos:closeMatch, read as skos:relatedMatch\n" in result.stdout
+    with open(out, newline="") as file:
+        found = [(row["mention_code"], row["status"], row["decision"]) for row in csv.DictReader(file)]
+    assert found == [("R56.9", "approved", "reviewed"), ("R05", "approved", "reviewed")]
