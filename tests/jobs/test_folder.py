@@ -413,3 +413,8 @@ def test_urls_will_do(shards, folder):
     assert done.summary.rejects == "memory://bucket/out/rejects.csv"
     run(shards, Serial(), Restart(force=True))
     assert Place("memory://bucket/out.old-1").names() == Place(shards.out).names()
+
+
+def test_buckets_depend_on_rows_alone(monkeypatch):
+    monkeypatch.undo()
+    assert [job._buckets(rows) for rows in (0, 1, 5_000, 10**5, 10**7, 10**9)] == [1, 1, 3, 16, 100, 1_024]

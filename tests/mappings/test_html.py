@@ -191,3 +191,13 @@ def test_no_confidence_is_rounded_to_certainty(tmp_path, number, shown):
     row = page(tmp_path, [answer(confidence=number)]).mentions[0]
     assert shown in row["text"]
     assert float(row["data-c"]) == pytest.approx(number)
+
+
+def test_a_page_of_too_many_mentions_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "MANY", 2)
+    told = []
+    head = replace(HEAD, tell=told.append)
+    page(tmp_path, [answer(row) for row in (1, 2)], head)
+    assert told == []
+    page(tmp_path, [answer(row) for row in (1, 2, 3)], head)
+    assert told == [f"{tmp_path / 'out.html'}: 3 mentions are much for one page; a browser shows up to 2 at ease"]

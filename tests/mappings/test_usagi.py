@@ -301,3 +301,18 @@ def test_a_rejected_target_beside_another_one_is_left_out(tmp_path):
         "rank": 2,
         "status": 2,
     }
+
+
+def test_columns_that_are_not_read_are_told_once(tmp_path):
+    told = []
+    read_rows(
+        tmp_path,
+        ",ADD_INFO:unit,domainId,assignedReviewer,createdBy",
+        "1,a,APPROVED,5,mg,Drug,,ann",
+        "2,b,APPROVED,6,ml,Drug,,",
+        tell=told.append,
+    )
+    assert len(told) == 1
+    assert told[0].endswith(
+        "in.usagi.csv: columns that are not read, and how many values each has: ADD_INFO:unit (2), createdBy (1)"
+    )

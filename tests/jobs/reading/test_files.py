@@ -463,3 +463,40 @@ def test_unit_and_range_stand_with_the_value_that_a_mention_ends_with(tmp_path, 
     assert [row.mention for row in rows] == [line[0] for line in lines]
     with pytest.raises(UsageError, match="unknown column 'units'"):
         list(MentionFile(path, unit_column="units").rows())
+
+
+def test_another_delimiter_is_suspected(tmp_path):
+    with pytest.raises(UsageError, match=r"unknown column 'b'.*say --delimiter ';'"):
+        read(tmp_path / "x.csv", b"a;b\n1;x\n", column="b")
+
+
+def test_the_only_column_may_have_a_comma_in_its_name(tmp_path):
+    assert mentions(read(tmp_path / "x.csv", b'"term, raw"\nx\n')) == ["x"]
+    assert mentions(read(tmp_path / "x.jsonl", b'{"a;b": "x"}\n')) == ["x"]
+
+
+def test_a_private_column_alone_or_twice_is_not_shown(tmp_path):
+    for content, options, said in (
+        (b"Hepatitis;Ann Lee\na;b\n", {}, "it has only one column, which --private does not show; are its cells"),
+        (b"Hepatitis;Ann Lee\na;b\n", {"column": "text"}, "unknown column 'text'; it has 1, which"),
+        (b"text,text,Ann Lee\na,b,c\n", {"column": "text"}, "stands more than once in the header; it has 3, which"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(said)) as raised:
+            read(tmp_path / "x.csv", content, **options, private=True)
+        assert "Lee" not in str(raised.value)
+
+
+def test_rows_within_a_row_with_too_many_cells_are_read(tmp_path):
+    rows = read(tmp_path / "x.csv", b'mention,b\nx,"open\ny,1\nz,2\n",3\n')
+    assert [(number, line) for number, line, _ in problems(rows)] == [(1, 2), (4, 5)]
+    assert rows[0].problem == f"not a row of this format: {UNCLOSED}"
+    assert mentions(rows)[1:3] == ["y", "z"]
+
+
+def test_context_and_language_must_be_strings(tmp_path):
+    content = b'{"mention": "a", "note": 5, "lang": "en"}\n{"mention": "a", "note": "x", "lang": []}\n'
+    rows = read(tmp_path / "x.jsonl", content, context_column="note", language_column="lang")
+    assert [row.problem for row in rows] == ["'note' is not a string", "'lang' is not a string"]
+    pq.write_table(pa.table({"mention": ["a"], "note": [5]}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match="column 'note' holds int64, not strings"):
+        read(tmp_path / "x.parquet", context_column="note")

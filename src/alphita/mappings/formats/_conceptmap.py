@@ -157,7 +157,6 @@ class Document:
         return _fields.lost(mappings, lambda mapping: self._why(header, mapping), held)
 
     def _why(self, header: Header, mapping: Mapping) -> str | None:
-        """Return why a mapping is not written; None: it is."""
         problem = self.validate(header, mapping)
         return _left_out(header, mapping) or (problem and problem.problem)
 

@@ -167,7 +167,6 @@ def _left_out(header: Header, mapping: Mapping) -> str | None:
 
 
 def _why(header: Header, mapping: Mapping) -> str | None:
-    """Return why a mapping is not written; None: it is."""
     problem = validate(header, mapping)
     return _left_out(header, mapping) or (problem and problem.problem)
 

@@ -195,7 +195,6 @@ def _left_out(mapping: Mapping) -> str | None:
 
 
 def _why(header: Header, mapping: Mapping) -> str | None:
-    """Return why a mapping is not written; None: it is."""
     problem = validate(header, mapping)
     return _left_out(mapping) or (problem and problem.problem)
 
