@@ -14,7 +14,7 @@ import pytest
 from alphita import artefact
 from alphita.answer.calibration_store import Calibration
 from alphita.answer.normalizer import Normalizer
-from alphita.calibrate import examples
+from alphita.calibrate import examples, fitting
 from alphita.index.store import Index, build
 from alphita.terminology.splits import Split
 from tests.answer.synthetic import VocabularyEncoder, quickly, synthetic_terminology
@@ -88,11 +88,15 @@ def test_tables_are_printed_and_the_calibration_lies_in_the_index(calibrated, bu
     assert normalizer.normalize(["drall swelling of the left"])[0].confidence is not None
 
 
-def test_a_split_and_labels_are_used_and_an_existing_one_is_moved_aside_by_force_only(index, tmp_path, capsys):
+def test_a_split_and_labels_are_used_and_an_existing_one_is_moved_aside_by_force_only(
+    index, tmp_path, capsys, monkeypatch
+):
     old = index.path / "calibration"
     old.mkdir()
     (old / "figures.json").write_text("old")
-    assert alphita("calibrate", "--index", index.path) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "fit", lambda *_, **__: pytest.fail("the work was begun"))
+        assert alphita("calibrate", "--index", index.path) == 2
     assert "already exists; choose another name or use --force" in capsys.readouterr().err
     strings, rows = examples.own_synonyms(index, seed=0)
     ids = index.segment.concepts.column("id").take(rows).to_pylist()

@@ -107,8 +107,9 @@ def test_python_is_held_to_the_same_values() -> None:
     check(Kitchen())
     with pytest.raises(UsageError, match=r"unknown value of heat 'hihg'; did you mean 'high'\?"):
         check(Kitchen(heat="hihg"))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"minutes 61\.0 is not at least 0\.5 and at most 60"):
-        check(Kitchen(minutes=61.0))
+    for minutes in (0.4, 61.0):
+        with pytest.raises(UsageError, match=rf"minutes {minutes} is not at least 0\.5 and at most 60"):
+            check(Kitchen(minutes=minutes))
 
 
 def test_panels_are_shown_when_all_is_asked_for(served: tuple[typer.Typer, list[Meal]]) -> None:
