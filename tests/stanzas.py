@@ -25,7 +25,7 @@ class Stanza:
     parents: Sequence[int] = ()
 
 
-def ontology(folder: Path, stanzas: Sequence[Stanza]) -> Terminology:
+def ontology(folder: Path, stanzas: Sequence[Stanza], semantic_type: str = "") -> Terminology:
     """Write and open an ontology; concept number n is T:000000n."""
     from alphita.terminology.loaders import obo
 
@@ -38,12 +38,12 @@ def ontology(folder: Path, stanzas: Sequence[Stanza]) -> Terminology:
     source = folder.with_suffix(".obo")
     source.write_text("\n".join(lines), encoding="utf-8")
     with Rejects() as rejects:
-        save(obo.load([source], obo.Options(), rejects), folder)
+        save(obo.load([source], obo.Options(semantic_type=semantic_type), rejects), folder)
     return load_terminology(folder)
 
 
-def defined(folder: Path, *, definitions: bool = True, relations: bool = True) -> Terminology:
-    """Write and open an ontology of 32 concepts: 8 disorders, and below each 3 findings, of three names each."""
+def disorders() -> list[Stanza]:
+    """Return 32 concepts: 8 disorders of two names, and below each 3 findings of three names each."""
     stanzas = []
     for place, site in enumerate(SITES):
         parent = 4 * place + 1
@@ -52,10 +52,15 @@ def defined(folder: Path, *, definitions: bool = True, relations: bool = True) -
             names = [f"{plain} of the {site}", f"{site} {plain}", f"{site} {learned}"]
             definition = f"There is {SIGNS[number]} in what {WORK[place]}."
             stanzas.append(Stanza(parent + 1 + number, names, definition, [parent]))
+    return stanzas
+
+
+def defined(folder: Path, *, definitions: bool = True, relations: bool = True) -> Terminology:
+    """Write and open an ontology of the concepts of `disorders`."""
     return ontology(
         folder,
         [
             Stanza(one.number, one.names, one.definition if definitions else "", one.parents if relations else ())
-            for one in stanzas
+            for one in disorders()
         ],
     )

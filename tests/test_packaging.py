@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import hashlib
 import importlib.metadata
@@ -42,12 +41,16 @@ def modules() -> list[str]:
 
 
 @cache
-def trees() -> list[tuple[str, ast.AST]]:
-    return [
-        (f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node)
-        for file in SOURCES
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    ]
+def texts() -> dict[str, str]:
+    return {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in SOURCES}
+
+
+def lines_with(pattern: str) -> list[str]:
+    """Return the places of a regular expression in the sources, as FILE:LINE."""
+    found = (
+        (name, text, match) for name, text in texts().items() for match in re.finditer(pattern, text, re.MULTILINE)
+    )
+    return [f"{name}:{text.count(chr(10), 0, match.start()) + 1}" for name, text, match in found]
 
 
 def test_importing_alphita_imports_nothing_heavy():
@@ -67,10 +70,6 @@ def test_no_other_name_resolves():
         _ = alphita.Normaliser
 
 
-def test_the_version_is_a_string_of_three_numbers():
-    assert re.fullmatch(r"\d+\.\d+\.\d+", alphita.__version__)
-
-
 def test_every_module_can_be_imported_and_importing_does_nothing():
     names = modules()
     assert {"alphita", "alphita.cli", "alphita.artefact", "alphita_lab.recipes.coder"} <= set(names)
@@ -84,48 +83,21 @@ UNPICKLES = "src/alphita/jobs/engines/__init__.py"
 
 
 def test_nothing_is_unpickled():
-    found = []
-    for place, node in trees():
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            pickling = [name for name in imported if name.split(".")[0] in PICKLING]
-            found += [place for _ in pickling if not place.startswith(UNPICKLES + ":")]
-        elif isinstance(node, ast.Attribute):
-            dotted = ast.unparse(node)
-            if dotted in {"torch.load", "torch.save"} or node.attr in {"read_pickle", "to_pickle"}:
-                found.append(place)
-        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
-            found.append(place)
-    assert found == []
+    found = lines_with(rf"^\s*(import|from) ({'|'.join(PICKLING)})\b|^\s*import .*, ({'|'.join(PICKLING)})\b")
+    assert [place.partition(":")[0] for place in found] == [UNPICKLES]
+    assert lines_with(r"\btorch\.(load|save)\(|\b(read|to)_pickle\(|\ballow_pickle=(?!False)") == []
 
 
 def test_no_error_is_swallowed_whole():
-    found = [
-        place
-        for place, node in trees()
-        if isinstance(node, ast.ExceptHandler)
-        and (node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"})
-        and all(isinstance(line, ast.Pass | ast.Continue) for line in node.body)
-    ]
-    found += [
-        place
-        for place, node in trees()
-        if isinstance(node, ast.Call)
-        and re.fullmatch(r"(contextlib\.)?suppress\((Base)?Exception\)", ast.unparse(node))
-    ]
-    assert found == []
+    nothing = r":\n(\s*#.*\n)*\s+(pass|continue)\n"
+    assert lines_with(rf"^ *except( \(?(Base)?Exception\)?( as \w+)?)?{nothing}") == []
+    assert lines_with(r"\bsuppress\([^()]*\b(Base)?Exception\b") == []
 
 
 def test_missing_extras_are_extras_that_exist():
-    extras = {
-        node.args[1].value
-        for _, node in trees()
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func).split(".")[-1] in {"require", "MissingExtra"}
-        and len(node.args) == 2
-        and isinstance(node.args[1], ast.Constant)
-    }
-    assert extras <= set(PROJECT["optional-dependencies"])
+    named = re.findall(r"\b(?:require|MissingExtra)\(\s*[^()]+,\s*\"([\w-]+)\"\s*\)", "".join(texts().values()))
+    assert len(named) > 20
+    assert set(named) <= set(PROJECT["optional-dependencies"])
 
 
 def canonical(name: str) -> str:
@@ -166,14 +138,9 @@ def test_what_a_server_runs_is_pinned_by_hash_to_the_same_versions():
 
 def test_no_pattern_has_a_possessive_group():
     """Of groups Python up to 3.11.4 matches too much with (...)*+; (?>(...)*) is right (python/cpython#106052)."""
-    group = re.compile(r"(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+")
-    found = []
-    for source in SOURCES:
-        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and group.search(node.value):
-                found.append((source.name, node.value))
+    found = lines_with(r"^[^#\n]*(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+")
     # RFC 3986's characters, no pattern.
-    assert found == [("sssom.py", "-._~!$&'()*+,;=:@")]
+    assert [place.partition(":")[0] for place in found] == ["src/alphita/mappings/formats/sssom.py"]
 
 
 @pytest.mark.parametrize("name", ["alphita", "alphita_lab"])

@@ -67,13 +67,6 @@ def test_what_is_no_text_becomes_text(tmp_path):
     ]
 
 
-def test_a_bad_count_sets_the_row_aside_under_its_number(tmp_path):
-    path = book(tmp_path / "x.xlsx", A=[["mention", "n"], ["a", 2.5], ["b", "2"]])
-    bad, good = read(path, frequency_column="n")
-    assert (bad.number, bad.line, bad.mention, bad.field, bad.value) == (1, 2, None, "n", "2.5")
-    assert good == MentionRow(2, 3, "b", frequency=2)
-
-
 def test_the_sheet_is_the_only_one_or_named(tmp_path):
     path = book(tmp_path / "x.xlsx", One=[["mention"], ["a"]], Two=[["mention"], ["b"]], Three=[])
     with pytest.raises(UsageError, match=r"several sheets; name one with --sheet: \['One', 'Two'\]"):
@@ -101,15 +94,6 @@ def test_cells_of_errors_or_of_a_colour_only_are_empty(tmp_path):
     assert read(path) == [MentionRow(1, 3, "a")]
     with pytest.raises(InputError, match="the sheet 'Notes' is empty"):
         read(path, sheet="Notes")
-
-
-def test_columns_are_told_as_in_other_files(tmp_path):
-    path = book(tmp_path / "x.xlsx", A=[["id", "text"], [1, "a"]])
-    with pytest.raises(UsageError, match=r"several columns; name one with --column: \['id', 'text'\]"):
-        read(path)
-    with pytest.raises(UsageError, match="unknown column 'txt'"):
-        read(path, column="txt")
-    assert read(book(tmp_path / "y.xlsx", A=[["id", "mention"]])) == []
 
 
 def test_what_libreoffice_writes(tmp_path):
@@ -148,13 +132,6 @@ def test_no_workbook(tmp_path):
         packed.writestr("a.txt", "a")
     with pytest.raises(InputError, match=r"z.xlsx: this is no workbook that can be read"):
         read(tmp_path / "z.xlsx")
-
-
-def test_options_that_do_not_go_together(tmp_path):
-    with pytest.raises(UsageError, match="Excel cannot be read from stdin; give a file"):
-        MentionFile("-", format="excel")
-    with pytest.raises(UsageError, match="sheets in Excel workbooks only, not in csv"):
-        MentionFile(tmp_path / "x.csv", sheet="A")
 
 
 def test_without_the_extra(tmp_path, monkeypatch):

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import Rejects
-from alphita.terminology.store import Terminology, load_terminology, save
+from alphita.terminology.store import Terminology
 
 SITES = ("heart", "liver", "kidney", "skin", "brain", "lung", "bone", "eye")
 FINDINGS = (("pain", "ache"), ("swelling", "oedema"), ("bleeding", "haemorrhage"))
@@ -57,41 +56,14 @@ def tiny_terminology(
         relations: place the findings below the disorders.
         synonyms: give the concepts more names than one.
     """
-    from alphita.terminology.loaders import obo
+    from tests.stanzas import Stanza, disorders, ontology
 
-    lines = ["format-version: 1.2", "ontology: tiny", ""]
-    numbers = itertools.count(1)
-    parents = []
-    for site in SITES:
-        parent = f"T:{next(numbers):07d}"
-        parents.append(parent)
-        lines += [
-            "[Term]",
-            f"id: {parent}",
-            f"name: disorder of the {site}",
-            f'synonym: "{site} disorder" EXACT []',
-            "",
-        ]
-        for plain, learned in FINDINGS:
-            lines += [
-                "[Term]",
-                f"id: T:{next(numbers):07d}",
-                f"name: {plain} of the {site}",
-                f'synonym: "{site} {plain}" EXACT []',
-                f'synonym: "{site} {learned}" EXACT []',
-                f"is_a: {parent}",
-                "",
-            ]
-    if not relations:
-        lines = [line for line in lines if not line.startswith("is_a:")]
-    if not synonyms:
-        lines = [line for line in lines if not line.startswith("synonym:")]
-    source = folder.with_suffix(".obo")
-    source.write_text("\n".join(lines), encoding="utf-8")
-    options = obo.Options(semantic_type=",".join(parents) if types else "")
-    with Rejects() as rejects:
-        save(obo.load([source], options, rejects), folder)
-    return load_terminology(folder)
+    stanzas = [
+        Stanza(one.number, one.names if synonyms else one.names[:1], parents=one.parents if relations else ())
+        for one in disorders()
+    ]
+    roots = ",".join(f"T:{one.number:07d}" for one in disorders() if not one.parents)
+    return ontology(folder, stanzas, roots if types else "")
 
 
 def vectors_of(model: Path, strings: list[str]) -> NDArray[np.float64]:

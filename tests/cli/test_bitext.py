@@ -81,24 +81,3 @@ def test_held_out_strings_are_left_out(terminology, tmp_path, monkeypatch):
     assert "nephropathy" in text
     assert "cardiomyopathy" not in text
     assert "nefropatía" not in text
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        ([], 2, "is a file of strings: say in which one language they are, --language it, say"),
-        (["--language", "xx1"], 2, "unknown language"),
-        (["--language", "it", "--margin", "ration"], 2, "unknown margin 'ration'; did you mean 'ratio'?"),
-        (["--language", "it", "--margin", "absolute"], 2, "--margin absolute needs a --threshold"),
-    ],
-)
-def test_wrong_use(files, tmp_path, capsys, options, code, message):
-    assert alphita("bitext", *files, "--encoder", "m", "-o", tmp_path / "pairs.tsv", *options) == code
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "pairs.tsv").exists()
-
-
-def test_a_language_that_is_not_there(terminology, tmp_path, capsys):
-    arguments = ["bitext", terminology, terminology, "--encoder", "m", "-o", tmp_path / "pairs.tsv"]
-    assert alphita(*arguments, "--language", "fi") == 1
-    assert "no name in the language 'fi'" in capsys.readouterr().err

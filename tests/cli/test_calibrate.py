@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shutil
 from dataclasses import replace
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from alphita import artefact
+from alphita.answer.calibration_store import Calibration
 from alphita.answer.normalizer import Normalizer
 from alphita.calibrate import examples, fitting
 from alphita.index.store import Index, build
@@ -21,11 +24,13 @@ from tests.doubles import SmallTerminology, small_terminology
 ENCODER = VocabularyEncoder()
 
 
-@pytest.fixture(autouse=True)
-def _stand_ins(monkeypatch):
-    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: ENCODER)
-    monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
-    quickly(monkeypatch)
+@pytest.fixture(scope="module", autouse=True)
+def _stand_ins():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: ENCODER)
+        patch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
+        quickly(patch)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +39,18 @@ def built(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fitted(built):
-    with pytest.MonkeyPatch.context() as patch:
-        quickly(patch)
-        return fitting.fit(Index.open(built), lambda: ENCODER)
+def calibrated(built, tmp_path_factory) -> tuple[Index, str]:
+    """An index that was calibrated, and what was printed."""
+    path, printed = tmp_path_factory.mktemp("calibrated") / "x.index", io.StringIO()
+    shutil.copytree(built, path)
+    with contextlib.redirect_stdout(printed):
+        assert alphita("calibrate", "--index", path) == 0
+    return Index.open(path), printed.getvalue()
+
+
+@pytest.fixture
+def fitted(calibrated) -> Calibration:
+    return Calibration.load(calibrated[0].path / "calibration", calibrated[0])
 
 
 @pytest.fixture
@@ -46,20 +59,13 @@ def index(built, tmp_path) -> Index:
     return Index.open(tmp_path / "x.index")
 
 
-@pytest.fixture
-def once(fitted, monkeypatch) -> None:
-    """The default calibration is not fitted anew."""
-    monkeypatch.setattr(fitting, "fit", lambda index, encoder, **options: replace(fitted))
-
-
 def drafts(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if "calibration" in path.name or path.name.startswith(".")]
 
 
-def test_tables_are_printed_and_the_calibration_lies_in_the_index(index, capsys):
-    before = index.content_hash
-    assert alphita("calibrate", "--index", index.path) == 0
-    text = capsys.readouterr().out
+def test_tables_are_printed_and_the_calibration_lies_in_the_index(calibrated, built):
+    index, text = calibrated
+    before = Index.open(built).content_hash
     out = index.path / "calibration"
     figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
     lines = text.splitlines()
@@ -82,68 +88,30 @@ def test_tables_are_printed_and_the_calibration_lies_in_the_index(index, capsys)
     assert normalizer.normalize(["drall swelling of the left"])[0].confidence is not None
 
 
-def test_numbers_that_are_too_small(index, capsys):
-    for option, least in (("--seed", -1), ("--threads", 0)):
-        assert alphita("calibrate", "--index", index.path, option, least) == 2
-        assert option in capsys.readouterr().err
-
-
-def test_an_existing_one_is_refused_before_the_work_and_moved_aside_by_force(index, fitted, capsys, monkeypatch):
-    fitted.save(index.path / "calibration")
-    first = (index.path / "calibration" / "figures.json").read_bytes()
+def test_a_split_and_labels_are_used_and_an_existing_one_is_moved_aside_by_force_only(
+    index, tmp_path, capsys, monkeypatch
+):
+    old = index.path / "calibration"
+    old.mkdir()
+    (old / "figures.json").write_text("old")
     with monkeypatch.context() as patch:
         patch.setattr(fitting, "fit", lambda *_, **__: pytest.fail("the work was begun"))
         assert alphita("calibrate", "--index", index.path) == 2
     assert "already exists; choose another name or use --force" in capsys.readouterr().err
-    assert (index.path / "calibration" / "figures.json").read_bytes() == first
-    assert alphita("calibrate", "--index", index.path, "--seed", 1, "--force") == 0
-    assert (index.path / "calibration.old-1" / "figures.json").read_bytes() == first
-    assert artefact.verify(index.path / "calibration", "calibration")["seed"] == 1
-
-
-@pytest.mark.parametrize("name", ["settings.json", "figures.json", "arrays.safetensors"])
-def test_it_is_written_whole_or_not_at_all(index, once, monkeypatch, capsys, name):
-    def full(path, *_args, **_options):
-        raise OSError(28, "No space left on device", str(path))
-
-    if name == "arrays.safetensors":
-        monkeypatch.setattr("safetensors.numpy.save_file", lambda arrays, path: full(path))
-    else:
-        write = Path.write_text
-        monkeypatch.setattr(
-            Path,
-            "write_text",
-            lambda path, *args, **kwargs: (full if path.name == name else write)(path, *args, **kwargs),
-        )
-    assert alphita("calibrate", "--index", index.path) == 1
-    error = capsys.readouterr().err
-    assert "No space left on device" in error
-    assert "Traceback" not in error
-    assert drafts(index.path) == []
-    assert Normalizer.load(index.path, encoder=ENCODER).ranking == "vectors"
-
-
-def test_another_place_can_be_named(index, once, tmp_path, capsys):
-    out = tmp_path / "elsewhere"
-    assert alphita("calibrate", "--index", index.path, "-o", out) == 0
-    assert capsys.readouterr().out.endswith(f"calibration: {out}\n")
-    assert drafts(index.path) == []
-    assert Normalizer.load(index.path, encoder=ENCODER, calibration=out).ranking == "learned"
-
-
-def test_a_split_and_labels_are_used(index, tmp_path, capsys):
     strings, rows = examples.own_synonyms(index, seed=0)
     ids = index.segment.concepts.column("id").take(rows).to_pylist()
     Split(strings, ids, ["calibration"] * len(ids)).save(tmp_path / "s.split")
     labels = tmp_path / "labels.csv"
     labels.write_text("mention,concept_id\n" + "".join(f"said {n},{ids[n]}\n" for n in range(10)) + "other,NIL\n")
-    assert alphita("calibrate", "--index", index.path, "--split", tmp_path / "s.split", "--labels", labels) == 0
+    words = ("--split", tmp_path / "s.split", "--labels", labels, "--seed", 1, "--force")
+    assert alphita("calibrate", "--index", index.path, *words) == 0
     text = capsys.readouterr().out
     assert "of the split's calibration part" in text
     assert "and 5 labelled mentions" in text
     manifest = artefact.verify(index.path / "calibration", "calibration")
     assert manifest["split_hash"] == Split.load(tmp_path / "s.split").hash
-    assert manifest["labels"] == 11
+    assert (manifest["labels"], manifest["seed"]) == (11, 1)
+    assert (index.path / "calibration.old-1" / "figures.json").read_text() == "old"
 
 
 def test_wrong_use_and_bad_input_are_one_line(index, tmp_path, capsys):

@@ -79,13 +79,6 @@ def test_a_recipe_learns_accepted_mentions_and_says_what_it_gained(reviewed, tmp
         assert 0 <= one["accuracy@1"] <= one["accuracy@5"] <= 1
 
 
-def test_a_dry_run_writes_nothing(reviewed, tmp_path, capsys):
-    before = sorted(path.name for path in tmp_path.iterdir())
-    assert train("sapbert", reviewed, tmp_path / "m", "--dry-run") == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
-    assert "without what was reviewed" in capsys.readouterr().err
-
-
 def test_hard_negatives_go_to_a_recipe_that_takes_triples(reviewed, tmp_path, monkeypatch):
     from alphita_lab.recipes import biolord, sapbert
 

@@ -18,7 +18,8 @@ from alphita.answer.normalizer import NAMES
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import UsageError
 from alphita.jobs.reading import COLUMN_OPTIONS
-from alphita.options import Cluster, check, group, option, options_of
+from alphita.jobs.spec import OF_ONE_FILE, Spec
+from alphita.options import check, from_values, group, option, options_of
 from tests.docs.commandline import problems
 
 ROOT = typer.main.get_command(cli.app)
@@ -106,15 +107,9 @@ def test_python_is_held_to_the_same_values() -> None:
     check(Kitchen())
     with pytest.raises(UsageError, match=r"unknown value of heat 'hihg'; did you mean 'high'\?"):
         check(Kitchen(heat="hihg"))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"minutes 61\.0 is not at least 0\.5 and at most 60"):
-        check(Kitchen(minutes=61.0))
-
-
-def test_options_of_an_engine_need_one() -> None:
-    Cluster(engine="ray", workers=2).check(parts="there")
-    Cluster().check(parts=None)
-    with pytest.raises(UsageError, match="--parts goes with --engine"):
-        Cluster().check(parts="there")
+    for minutes in (0.4, 61.0):
+        with pytest.raises(UsageError, match=rf"minutes {minutes} is not at least 0\.5 and at most 60"):
+            check(Kitchen(minutes=minutes))
 
 
 def test_panels_are_shown_when_all_is_asked_for(served: tuple[typer.Typer, list[Meal]]) -> None:
@@ -152,6 +147,10 @@ def test_the_help_of_many_options_begins_with_an_example_and_is_brief(name: str)
     assert "help_all" in [each.name for each in command.params]
 
 
-def test_the_commands_with_many_options_are_known() -> None:
-    assert len(SPECS) > 15
-    assert {"normalize", "index", "serve", "annotate", "mentions", "evaluate", "mappings convert"} <= set(LONG)
+@pytest.mark.parametrize("name", OF_ONE_FILE)
+def test_what_is_of_one_file_does_not_go_with_an_engine(name: str) -> None:
+    value = ("A=https://example.org/",) if name == "prefixes" else 7 if name == "audit" else "other"
+    spec = from_values(Spec, {"input": "in", "to": "hpo", "output": "out", "engine": "processes", name: value})
+    flag = next(each for each in options_of(Spec) if each.name == name).flags[0]
+    with pytest.raises(UsageError, match=re.escape(f"{flag} ")):
+        spec.check_engine()

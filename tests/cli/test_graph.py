@@ -84,7 +84,6 @@ def test_a_splits_held_out_triples_are_scored(terminology, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["transy"], "unknown model 'transy'; did you mean 'transe'?"),
         (["transe", "--set", "epoch=3"], "unknown option 'epoch'; did you mean 'epochs'?"),
         (["transe", "--set", "epochs=-1"], "option 'epochs'"),
         (["transe", "--device", "cudo"], "unknown device 'cudo'; did you mean 'cuda'?"),

@@ -16,13 +16,6 @@ def _stand_ins(monkeypatch):
     monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
 
 
-def test_an_index_is_built_and_counted(tmp_path, capsys):
-    out = tmp_path / "x.index"
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--backend", "exact", "--no-borrow") == 0
-    assert f"{out}: 12 strings of 14 terms and 7 concepts, 64 numbers each\n" in capsys.readouterr().out
-    assert Index.open(out).manifest["backend"] == "exact"
-
-
 def test_what_it_is_given_beside_the_terminology_is_told(tmp_path, capsys):
     out = tmp_path / "x.index"
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 0
@@ -49,20 +42,6 @@ def test_held_out_strings_are_left_out(tmp_path, capsys, monkeypatch):
     assert Index.open(out).rows(["cephalgia"]).tolist() == [-1]
 
 
-def test_wrong_use_leaves_with_2_and_one_line(tmp_path, capsys):
-    out = tmp_path / "x.index"
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--backend", "fais") == 2
-    assert capsys.readouterr().err == (
-        "error: unknown backend 'fais'; did you mean 'faiss'? "
-        "choose from ['auto', 'exact', 'faiss', 'hnsw', 'ivf_pq']\n"
-    )
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 0
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 2
-    assert "already exists; choose another name or use --force" in capsys.readouterr().err
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--force", "--no-borrow") == 0
-    assert (tmp_path / "x.index.old-1").exists()
-
-
 @pytest.mark.parametrize(
     ("option", "what"), [("terminology", "terminology"), ("model", "model"), ("exclude-split", "split")]
 )
@@ -74,12 +53,6 @@ def test_what_is_read_is_not_replaced(tmp_path, capsys, option, what):
     assert alphita("index", *options, "-o", folder, "--force") == 2
     assert capsys.readouterr().err == f"error: {folder} is the {what}; choose another name for the output\n"
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
-
-
-def test_vectors_are_halved_on_demand(tmp_path):
-    out = tmp_path / "x.index"
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--half") == 0
-    assert Index.open(out).vectors.dtype == "float16"
 
 
 def test_an_engine_encodes(tmp_path, capsys, monkeypatch):
@@ -107,20 +80,6 @@ def test_an_index_is_updated_with_its_own_model(tmp_path, capsys):
     assert alphita("index", "--update", old, "--terminology", "t", "-o", out) == 0
     assert f"vectors of {len(Index.open(old))} strings taken from {old}, 0 encoded" in capsys.readouterr().err
     assert Index.open(out).vectors.tobytes() == Index.open(old).vectors.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--terminology", "t", "--update", "old.index", "--engine", "processes"), "leave out --engine"),
-        ((), "name one terminology"),
-        (("hpo", "--terminology", "t"), "name one terminology"),
-        (("hpoo",), "did you mean 'hpo'"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(tmp_path, capsys, options, message):
-    assert alphita("index", "-o", tmp_path / "x.index", *options) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_the_whole_encoder_is_trained_on_demand(tmp_path, capsys, monkeypatch):

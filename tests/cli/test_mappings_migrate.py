@@ -92,21 +92,6 @@ def test_a_run_killed_before_it_signed_is_signed_by_the_next(folders, reviews, t
     assert len(table) == len(OUTCOMES)
 
 
-def test_rows_to_be_decided_are_ranked_by_the_new_index(folders, reviews, tmp_path, monkeypatch):
-    encoder = HashEncoder()
-    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: encoder)
-    monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
-    build(folders[1], encoder, tmp_path / "new.index")
-    assert run(folders, tmp_path, "--apply", "--index", tmp_path / "new.index", "--top", 2) == 0
-    found = reviews.row(len(ROWS) + 1)
-    assert len(found.candidates) == 2
-    assert {one.mention for one in found.candidates} == {"blocked noses"}
-    assert [one.mention_code for one in found.candidates] == ["last"] * 2
-    assert reviews.row(10).candidates[0].concept_id == "X:26"
-    assert reviews.row(1).candidates[0].concept_id == "X:1"
-    assert reviews.project("p").model == encoder.content_hash
-
-
 def test_rows_to_be_decided_are_ranked_with_the_filters_of_their_project(
     folders, reviews, tmp_path, monkeypatch, capsys
 ):

@@ -77,8 +77,6 @@ def test_language_and_split(asked, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--ambiguous", "drop"), 2, "unknown value of ambiguous"),
-        (("--language", "xx"), 2, "unknown language"),
         (("--language", "de"), 1, "no name to search for is in the language 'de'"),
         ((), 1, "no name of the terminology occurs in it"),
     ],
@@ -89,9 +87,3 @@ def test_wrong_use(asked, tmp_path, capsys, options, code, message):
     assert alphita(*asked, text, *options) == code
     assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
-
-
-def test_an_existing_folder_is_kept(asked, tmp_path, capsys):
-    (tmp_path / "x.mentions").mkdir()
-    assert alphita(*asked, tmp_path / "a.txt") == 2
-    assert "already exists" in capsys.readouterr().err

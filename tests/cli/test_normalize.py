@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import csv
 import errno
-import io
-import json
 import os
-import sys
-import types
 from pathlib import Path
 
 import pytest
 
-from alphita import drafts
-from alphita.review.records import Decision, Project, ReviewRow
+from alphita import drafts, registry
+from alphita.answer import RANKING_NAMES
 from alphita.review.store import ReviewStore
 from tests.books import book
 from tests.cli.command import alphita
@@ -26,21 +22,6 @@ def source(tmp_path) -> Path:
     path = tmp_path / "in.csv"
     path.write_bytes(b"id,text\n1,Headache\n2,headace\n3,qqqq\n4,caf\xe9\n")
     return path
-
-
-def test_a_file(index_path, source, tmp_path, capsys):
-    out, report = tmp_path / "out.csv", tmp_path / "report.json"
-    options = ["--column", "text", "--code-column", "id", "--report", report]
-    assert alphita("normalize", source, "--index", index_path, "-o", out, *options) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("4 rows: 1 exact, 1 nearest, 1 NIL, 1 rejected; ")
-    assert printed[1:] == [f"rejects: {out}.rejects.csv", f"output: {out}"]
-    with open(out, newline="") as file:
-        rows = [(row["mention_code"], row["mention"], row["concept_id"]) for row in csv.DictReader(file)]
-    assert rows == [("1", "Headache", "T:2"), ("2", "headace", "T:2"), ("3", "qqqq", "")]
-    figures = json.loads(report.read_text())
-    assert (figures["rows"], figures["exact"], figures["rejected"]) == (4, 1, 1)
-    assert figures["command"][0] == "normalize"
 
 
 def test_a_report_that_fails_at_the_end_does_not_deny_the_output(index_path, source, tmp_path, capsys, monkeypatch):
@@ -60,50 +41,6 @@ def test_a_report_that_fails_at_the_end_does_not_deny_the_output(index_path, sou
         f"error: could not write {report}: No space left on device; the output itself is written\n"
     )
     assert out.exists()
-
-
-def test_top_floor_and_format(index_path, source, tmp_path):
-    out = tmp_path / "out"
-    options = ["--column", "text", "--top", 3, "--floor", -1, "--format", "jsonl"]
-    assert alphita("normalize", source, "--index", index_path, "-o", out, *options) == 0
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [(row["row"], row["rank"]) for row in rows] == [(r, k) for r in (1, 2, 3) for k in (1, 2, 3)]
-    assert rows[6]["method"] == "nearest"
-
-
-def test_stdin_to_stdout(index_path, monkeypatch, capfdbinary):
-    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"headache\n")))
-    assert alphita("normalize", "-", "--index", index_path, "-o", "-") == 0
-    out, said = capfdbinary.readouterr()
-    assert out.decode().splitlines()[1].startswith("1,headache,1,T:2,Headache,Headache,1.0,,,exact")
-    assert b"1 rows: 1 exact" in said
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--column", "txt"], 2, "unknown column 'txt'; did you mean 'text'? choose from ['id', 'text']"),
-        ([], 2, "has several columns; name one with --column: ['id', 'text']"),
-        (["--column", "text", "--encoding", "utf-9"], 2, "unknown encoding 'utf-9'"),
-        (["--column", "text", "--format", "xml"], 2, "unknown format 'xml'"),
-        (["--column", "text", "--resume", "--force"], 2, "give one of them"),
-    ],
-)
-def test_wrong_use_is_one_line(index_path, source, tmp_path, capsys, options, code, message):
-    assert alphita("normalize", source, "--index", index_path, "-o", tmp_path / "out.csv", *options) == code
-    errors = capsys.readouterr().err
-    assert errors.startswith("error: ")
-    assert message in errors
-    assert errors.count("\n") == 1
-    assert not list(tmp_path.glob("out*"))
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04"])
-def test_bad_input_is_one_line(index_path, tmp_path, capsys, content):
-    source = tmp_path / "in.csv"
-    source.write_bytes(content)
-    assert alphita("normalize", source, "--index", index_path, "-o", tmp_path / "out.csv") == 1
-    assert capsys.readouterr().err.startswith(f"error: {source}: ")
 
 
 def test_a_damaged_index_and_a_model_of_another_dimension(index_path, source, tmp_path, capsys, monkeypatch):
@@ -129,18 +66,81 @@ def test_a_sheet_of_a_workbook(index_path, tmp_path, capsys):
     assert [(row["mention_code"], row["concept_id"]) for row in rows] == [("250", "T:2"), ("7", "")]
 
 
-def test_what_people_decided_answers_first(index_path, source, tmp_path, capsys):
-    store, out = tmp_path / "r.sqlite", tmp_path / "out.csv"
-    with ReviewStore.open(store, create=True) as reviews:
-        reviews.add_project(Project("lab", "LAB", "", "", "", "", ""))
-        reviews.add_rows("lab", [ReviewRow(0, "lab", 1, "", "HEADACE", 1)])
-        reviews.decide(Decision("1", "lab", 1, "ann", "choose", "T:3"))
-    words = ["normalize", source, "--index", index_path, "--column", "text", "-o", out, "--force"]
-    for scope in ([], ["--mappings-source", "LAB"], ["--project", "lab"]):
-        assert alphita(*words, "--mappings", store, *scope) == 0
-        assert capsys.readouterr().out.startswith("4 rows: 1 reviewed before, 1 exact, 0 nearest, 1 NIL, 1 rejected; ")
+def test_nothing_overwrites_what_is_read_beside_the_input(index_path, source, tmp_path, capsys):
+    store, short = tmp_path / "r.sqlite", tmp_path / "short.csv"
+    ReviewStore.open(store, create=True).close()
+    short.write_text("short,long\nHTN,hypertension\n")
+    before = store.read_bytes(), short.read_bytes()
+    words = ["normalize", source, "--index", index_path, "--column", "text", "--format", "csv", "--force"]
+    words += ["--mappings", store, "--abbreviations", short]
+    for options, said in (
+        (["-o", store], f"{store} is the store of reviews; choose another name for the output"),
+        (["-o", short], f"{short} is the file of abbreviations; choose another name for the output"),
+        (
+            ["-o", tmp_path / "out.csv", "--report", short],
+            f"{short} is the file of abbreviations; choose another name for",
+        ),
+    ):
+        assert alphita(*words, *options) == 2
+        assert said in capsys.readouterr().err
+    assert (store.read_bytes(), short.read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--under", "T:99"], "T:99"),
+        (["--language", "xx"], "xx"),
+        (["--source", "T"], "--source cannot be used with it"),
+        (["--type", "Finding"], "--type cannot be used with it"),
+        (["--standard-only"], "--standard-only cannot be used with it"),
+        (["--prefix", "LOCAL"], "--prefix 'LOCAL' is not of the form LOCAL=https://"),
+        (["--frequency-column", "m"], "unknown column 'm'"),
+        (["--error", "0.05"], "an allowed error of 0.05 needs a calibration, and there is none here; fit one"),
+        (["--ranking", "fuzion"], "unknown ranking 'fuzion'; did you mean 'fusion'"),
+        (["--ranking", "learned"], "the ranking 'learned' needs a calibration"),
+        (["--audit", "5"], "--audit draws from the accepted rows, and without a calibration none is accepted"),
+        (["--format", "omop"], "SOURCE_TO_CONCEPT_MAP needs a source_vocabulary_id"),
+    ],
+)
+def test_wrong_options_are_one_line(index_path, source, tmp_path, capsys, options, message):
+    command = ["normalize", source, "--column", "text", "--index", index_path, "-o", tmp_path / "out.csv", *options]
+    assert alphita(*command) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("error: ")
+    assert message in errors
+    assert errors.count("\n") == 1
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_help_names_every_format_and_ranking(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    assert alphita("normalize", "--help-all") == 0
+    shown = capsys.readouterr().out
+    for choices in (registry.names("alphita.mappings.formats"), RANKING_NAMES):
+        assert ", ".join(choices) in shown
+    assert "stdin or a pipe is read once" in " ".join(shown.split())
+
+
+def test_a_wrong_column_is_told_before_anything_is_indexed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "terms.csv").write_text("id,term\nX:1,Fever\n")
+    (tmp_path / "asked.csv").write_text("a,b\nfever,1\n")
+    words = ["normalize", tmp_path / "asked.csv", "--to", tmp_path / "terms.csv", "-o", tmp_path / "o.csv"]
+    assert alphita(*words, "--column", "c") == 2
+    assert "unknown column 'c'" in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_line_for_each_name_that_a_string_joins(index_path, tmp_path, capsys):
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("text,n\nHeadache; seizure,2\nheadache,1\n", encoding="utf-8")
+    options = ["--column", "text", "--frequency-column", "n", "--split"]
+    assert alphita("normalize", source, "--index", index_path, "-o", out, *options) == 0
     with open(out, newline="") as file:
-        row = list(csv.DictReader(file))[1]
-    assert (row["concept_id"], row["method"], row["reviewer"]) == ("T:3", "reviewed", "ann")
-    assert alphita(*words, "--project", "lab") == 2
-    assert "go with --mappings" in capsys.readouterr().err
+        rows = list(csv.DictReader(file))
+    assert [(row["row"], row["mention"], row["concept_id"], row["frequency"]) for row in rows] == [
+        ("1", "Headache", "T:2", "2"),
+        ("1", "seizure", "T:1", "2"),
+        ("2", "headache", "T:2", "1"),
+    ]

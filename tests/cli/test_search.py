@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
-from tests.search.conftest import ROWS, products_of, save_bilingual
+from tests.search.conftest import ROWS, products_of
 
 
 @pytest.fixture(autouse=True)
@@ -117,28 +117,9 @@ def test_attributes_and_routes(
     assert alphita(*words, built, "--force") == 0
 
 
-def test_what_has_no_name_in_the_language_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    english = [("P:1", "drops"), ("P:2", "tablets"), ("P:3", "syrup"), ("V:1", "earache"), ("V:2", "cough")]
-    italian = [("P:1", "gocce"), ("P:2", "compresse"), ("V:2", "tosse")]
-    triples = [("P:1", "use", "V:1"), ("P:1", "use", "V:2"), ("P:2", "use", "V:2"), ("P:3", "use", "V:2")]
-    save_bilingual(english, italian, triples, tmp_path / "x.terminology")
-    words = ("search", "build", "--model", "any", "-t", tmp_path / "x.terminology", "--language")
-    assert alphita(*words, "it", "-o", tmp_path / "i.search") == 0
-    assert capsys.readouterr().out == (
-        f"{tmp_path / 'i.search'}: 2 products, 1 values of 1 attributes, 2 triples; without a usable name in it: "
-        "2 triples and 1 products left out\n"
-    )
-    counts = json.loads((tmp_path / "i.search" / "catalogue.json").read_text())["counts"]
-    assert (counts["unnamed_triples"], counts["unnamed_products"]) == (2, 1)
-    assert alphita(*words, "en", "-o", tmp_path / "e.search") == 0
-    assert capsys.readouterr().out.endswith(": 3 products, 2 values of 1 attributes, 4 triples\n")
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "give queries, or a file of them by --file"),
-        (["ear", "--file", "q.txt"], 2, "give queries, or a file of them by --file"),
         ([" . "], 2, "query 1 is empty after cleaning"),
         (["ear", "--route", "letters"], 2, "unknown route 'letters'"),
         (["ear", "--route", "predicted"], 2, "the recipe electra_em_pap makes"),
@@ -155,16 +136,6 @@ def test_wrong_use(
     assert message in printed.err
     if code == 0:
         assert printed.out.splitlines()[1].strip() == "nothing found"
-
-
-def test_other_folders(terminology: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert alphita("search", "query", terminology, "ear") == 1
-    assert "this is a terminology" in capsys.readouterr().err
-    words = ("search", "build", "--model", "any", "-o", tmp_path / "x.search", "-t")
-    assert alphita(*words, terminology, "--attribute", "indikation") == 2
-    assert "did you mean 'indication'" in capsys.readouterr().err
-    assert alphita(*words, tmp_path / "none.terminology") == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_without_a_query(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

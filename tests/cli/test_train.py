@@ -129,11 +129,3 @@ def test_an_export_that_cannot_be_is_refused_before_training(
 def test_a_model_without_a_name_of_its_own_is_refused(words: list[str], out: str, flags: list[str], capsys) -> None:
     assert alphita(*words, "-o", out, *flags) == 2
     assert "cannot be the model's folder, which must be a new one; give its name" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("seed", ["4294967296", "-1"])
-def test_a_seed_out_of_range_is_refused(words: list[str], tmp_path: Path, seed: str, capsys) -> None:
-    assert alphita(*words, "-o", tmp_path / "m", f"--set=seed={seed}") == 2
-    told = capsys.readouterr().err
-    assert "seed" in told
-    assert "4294967295" in told or "greater than or equal to 0" in told

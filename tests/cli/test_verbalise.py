@@ -41,17 +41,6 @@ def test_texts_are_written_and_counted(terminology, tmp_path, capsys):
     assert [entry["concept_id"] for entry in texts(output)] == ["T:08"]
 
 
-def test_all_are_asked_for_where_none_has_a_definition(tmp_path):
-    (tmp_path / "t.csv").write_text("title,attribute_name,attribute_values\nOtocalm,route,auricular\n")
-    assert alphita("terminology", "import", "products", tmp_path / "t.csv", "-o", tmp_path / "t.terminology") == 0
-    words = ("terminology", "verbalise", tmp_path / "t.terminology", "--prompts", tmp_path / "p.jsonl")
-    assert alphita(*words, "-o", tmp_path / "a.jsonl", "--kinds", "description") == 0
-    assert len(texts(tmp_path / "p.jsonl")) == 2
-    before = (tmp_path / "p.jsonl").read_bytes()
-    assert alphita(*words, "-o", tmp_path / "b.jsonl", "--force") == 0
-    assert (tmp_path / "p.jsonl").read_bytes() == before
-
-
 def test_a_split_is_kept(terminology, tmp_path):
     split = tmp_path / "s.split"
     Split(["Too little air"], ["T:03"], ["test"], {}, [("T:04", "has_symptom", "T:03")]).save(split)
@@ -95,11 +84,8 @@ def test_generated_definitions_prompts_and_their_price(terminology, tmp_path, ca
     [
         (["--kinds", "definitions"], 2, "did you mean 'definition'"),
         (["--kinds", ""], 2, "give some of the kinds"),
-        (["--price", "1,2"], 2, "give --prompts too"),
-        (["--price", "cheap", "--prompts", "p"], 2, "such as 0.15,0.60"),
         (["--kinds", "generated"], 1, "no concept has a text"),
         (["--generated", "none.jsonl"], 1, "cannot be read"),
-        (["--prompts", "./t.jsonl"], 2, "--output and --prompts name the same file"),
         (["--generated", "t.jsonl"], 2, "--output and --generated name the same file"),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 
 import numpy as np
@@ -78,23 +76,6 @@ def test_tokens_are_learnt_from_files(model, tmp_path, capsys):
     assert np.isfinite(TermEncoder.load(out).encode(["polmonite acuta"])).all()
 
 
-def test_texts_may_be_json_lines_and_compressed(model, tmp_path, capsys):
-    texts = ["polmonite acuta", "polmonite cronica", "polmonite"]
-    files = {"plain": tmp_path / "a.txt", "packed": tmp_path / "a.jsonl.gz"}
-    files["plain"].write_text("\n".join(texts), encoding="utf-8")
-    with gzip.open(files["packed"], "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps({"note": text}) + "\n" for text in texts)
-    words = []
-    for name, file in files.items():
-        out = tmp_path / name
-        given = ("--encoder", model, "--corpus", file, "--text-field", "note", "-o", out)
-        assert alphita("vocabulary", "extend", *given) == 0
-        words.append(artefact.open_manifest(out, "model")["words_hash"])
-    assert words[0] == words[1]
-    assert alphita("vocabulary", "extend", "--encoder", model, "--corpus", files["packed"], "-o", tmp_path / "o") != 0
-    assert "3 lines cannot be read" in capsys.readouterr().err
-
-
 def test_names_of_the_languages_asked_for(model, terminology, tmp_path, capsys):
     out = tmp_path / "out"
     asked = ("--terminology", terminology, "--languages", "it, ger", "--protect-languages", "en", "--seed", 3)
@@ -160,8 +141,6 @@ def test_the_same_twice_and_fewer_tokens(model, terminology, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "say what to learn from: --corpus, --terminology"),
-        (["--corpus", "A", "--languages", "it"], "choose among names: give --terminology"),
         (["--terminology", "T", "--languages", "it,xx"], "'xx': unknown language"),
         (["--corpus", "A", "--size", "2"], "size 2 is below the"),
     ],
@@ -173,17 +152,3 @@ def test_wrong_use_leaves_with_2(model, terminology, tmp_path, capsys, arguments
     assert alphita("vocabulary", "extend", "--encoder", model, *words, "-o", tmp_path / "out") == 2
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_bad_input_leaves_with_1(model, terminology, tmp_path, capsys):
-    common = ("vocabulary", "extend", "--encoder", model, "-o", tmp_path / "out")
-    assert alphita(*common, "--corpus", tmp_path / "none.txt") == 1
-    assert "none.txt: cannot be read" in capsys.readouterr().err
-    assert alphita(*common, "--terminology", terminology, "--languages", "fr") == 1
-    assert "no name to learn from is in the language 'fr'; its languages are de, en, it" in capsys.readouterr().err
-
-
-def test_an_existing_folder_is_refused_before_the_work(model, tmp_path, capsys):
-    (tmp_path / "out").mkdir()
-    assert alphita("vocabulary", "extend", "--encoder", model, "--corpus", "x", "-o", tmp_path / "out") == 2
-    assert "already exists" in capsys.readouterr().err

@@ -10,15 +10,10 @@ import torch
 from alphita import artefact
 from alphita.errors import UsageError
 from alphita_lab.training.engine import loop
-from tests.faults.writers import WRITERS, Place, broken_off, content, prepare
+from tests.faults.writers import WRITERS, Place, broken_off, content
 from tests.lab.training.engine.test_loop import PLAN, Plain, losses, make_net
 
 JOBS = [writer for writer in WRITERS if writer.name in ("job-csv", "annotation-jsonl")]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return prepare(tmp_path_factory.mktemp("builds"))
 
 
 @pytest.fixture

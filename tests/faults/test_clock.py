@@ -24,7 +24,7 @@ from alphita.service import keys
 from alphita.service.checking import Parts, check
 from alphita.service.settings import Settings
 from alphita_lab.training.engine import forward
-from tests.faults.writers import WRITERS, Place, broken_off, content, prepare
+from tests.faults.writers import WRITERS, Place, broken_off, content
 from tests.waiting import SECONDS
 
 JOBS = [writer for writer in WRITERS if writer.name in ("job-csv", "job-sssom", "annotation-jsonl", "index")]
@@ -40,11 +40,6 @@ def set_by(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 def started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the program begin at what its clock says now."""
     monkeypatch.setattr(clock, "_BEGAN", time.time() - time.clock_gettime(clock._STEADY))
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return prepare(tmp_path_factory.mktemp("clock"))
 
 
 @pytest.mark.parametrize("writer", JOBS, ids=[writer.name for writer in JOBS])

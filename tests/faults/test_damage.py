@@ -12,14 +12,9 @@ from alphita import artefact
 from alphita.errors import InputError
 from alphita.index.store import Index
 from alphita.terminology.store import load_terminology
-from tests.faults.writers import WRITERS, Place, prepare
+from tests.faults.writers import WRITERS, Place
 
 OPENERS = {"index": Index.open, "terminology": load_terminology}
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return prepare(tmp_path_factory.mktemp("damage"))
 
 
 @pytest.fixture(autouse=True)

@@ -20,11 +20,6 @@ ROOT = Path(__file__).parents[2]
 QUICK = {"terminology": 7, "job-csv": 7, "conversion": 3}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare(tmp_path_factory.mktemp("kills")).folder
-
-
 def kills(name: str, folder: Path, every: int) -> int:
     command = [sys.executable, "-m", "tests.faults.killed", name, str(folder), str(every)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -34,8 +29,8 @@ def kills(name: str, folder: Path, every: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [writer.name for writer in WRITERS])
-def test_a_kill_at_each_point(folder: Path, name: str) -> None:
-    assert kills(name, folder, 1) > 1
+def test_a_kill_at_each_point(place: Place, name: str) -> None:
+    assert kills(name, place.folder, 1) > 1
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -57,11 +52,10 @@ def _write(name: str, folder: str, out: str, together: object) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("writer", WRITERS, ids=[writer.name for writer in WRITERS])
 def test_of_two_processes_one_writes_it_whole_and_the_other_is_told(
-    folder: Path, writer: Writer, tmp_path: Path
+    place: Place, writer: Writer, tmp_path: Path
 ) -> None:
     if writer.name == "rejects":
         pytest.skip("grows under its own name")
-    place = Place(folder, Normalizer(Index.open(folder / "x.index"), encoder=HashEncoder()))
     writer.write(place, tmp_path / f"good{writer.suffix}")
     expected = {
         name.replace("good", "out", 1): found for name, found in content(tmp_path / f"good{writer.suffix}").items()
@@ -71,7 +65,9 @@ def test_of_two_processes_one_writes_it_whole_and_the_other_is_told(
         (tmp_path / str(number)).mkdir()
         out = tmp_path / str(number) / f"out{writer.suffix}"
         together = context.Barrier(2)
-        both = [context.Process(target=_write, args=(writer.name, str(folder), str(out), together)) for _ in range(2)]
+        both = [
+            context.Process(target=_write, args=(writer.name, str(place.folder), str(out), together)) for _ in range(2)
+        ]
         for process in both:
             process.start()
         for process in both:

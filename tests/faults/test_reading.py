@@ -1,6 +1,6 @@
 """Changed files, for every reader: rows, or an error made for users, and nothing else.
 
-Two dozen a reader in the quick run; in the slow one the seeds that failed once (seeds.tsv) and as many random ones as
+A dozen a reader in the quick run; in the slow one the seeds that failed once (seeds.tsv) and as many random ones as
 ALPHITA_CHANGED_FILES says. One seed again: python -m tests.faults.changed READER SEED SEED+1.
 """
 
@@ -22,14 +22,9 @@ from alphita.terminology.store import load_terminology, save
 from tests.faults.changed import MAX_BYTES, SEEDS, problem_of, seeds_of
 from tests.faults.changing import changed
 from tests.faults.readers import SOURCES, Reader, loaded, readers
-from tests.faults.writers import Place, prepare
+from tests.faults.writers import Place
 
-QUICK, SLOW = 24, int(os.environ.get("ALPHITA_CHANGED_FILES", "300"))
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return prepare(tmp_path_factory.mktemp("readers"))
+QUICK, SLOW = 12, int(os.environ.get("ALPHITA_CHANGED_FILES", "300"))
 
 
 @pytest.fixture(scope="module")

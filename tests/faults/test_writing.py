@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,28 +15,13 @@ import pytest
 from alphita.errors import AlphitaError
 from alphita.review.store import ReviewStore
 from alphita.service import keys
-from tests.faults.writers import GROWING, REVIEWS, WRITERS, Place, Writer, content, prepare
+from tests.faults.writers import GROWING, REVIEWS, WRITERS, Place, Writer, content
+from tests.killing import room_for
 
 # Where even root may write nothing.
 READ_ONLY = Path("/proc/sys/kernel")
 EVERY = pytest.mark.parametrize("writer", WRITERS, ids=[writer.name for writer in WRITERS])
 ALL = pytest.mark.parametrize("writer", [*WRITERS, REVIEWS], ids=[writer.name for writer in (*WRITERS, REVIEWS)])
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return prepare(tmp_path_factory.mktemp("faults"))
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """Let no file grow beyond `size` bytes: to a program that is what a full disk is."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def sizes_to_try(good: Path) -> list[int]:

@@ -40,8 +40,8 @@ from alphita_lab.evaluation import run as evaluation
 from alphita_lab.graph.store import EntityVectors
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.doubles import HashEncoder, SmallTerminology
+from tests.jobs.conftest import HEADER, mention_file
 from tests.jobs.engines.serial import Serial
-from tests.jobs.run_job import HEADER, table_of
 from tests.review.reviews import add, candidate, row, say
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -147,7 +147,7 @@ def _rejects(_: Place, target: Path) -> None:
 def _job(format: str, place: Place, target: Path) -> None:
     # What an earlier try has made durable is gone on with.
     resume = target.with_name(f"{target.name}.parts").exists()
-    job = Job(table_of(place.folder / "in.csv"), target, format, top_k=2, chunk_rows=50, header=HEADER)
+    job = Job(mention_file(place.folder / "in.csv"), target, format, top_k=2, chunk_rows=50, header=HEADER)
     run(place.normalizer, job, Restart(resume=resume))
 
 

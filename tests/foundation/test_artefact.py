@@ -3,6 +3,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import stat
 import sys
 from pathlib import Path
 
@@ -84,14 +86,6 @@ def test_force_moves_the_old_ones_aside(tmp_path):
     contents = {p.name: (p / "a").read_bytes() for p in tmp_path.iterdir()}
     assert contents == {"X": b"3", "X.old-1": b"1", "X.old-2": b"2"}
     assert artefact.verify(tmp_path / "X.old-1", "terminology")["files"]["a"]["size"] == 1
-
-
-def test_a_failed_force_leaves_the_old_one_in_its_place(tmp_path):
-    make(tmp_path / "X", {"a": b"1"})
-    with pytest.raises(RuntimeError), artefact.create(tmp_path / "X", "terminology", force=True):
-        raise RuntimeError
-    assert [p.name for p in tmp_path.iterdir()] == ["X"]
-    assert (tmp_path / "X" / "a").read_bytes() == b"1"
 
 
 def test_a_rename_that_fails_puts_the_old_one_back(tmp_path, monkeypatch):
@@ -180,114 +174,123 @@ def test_the_content_hash_is_of_the_content_alone(tmp_path_factory, files, rando
     assert artefact.open_manifest(folder / "B", "terminology")["content_hash"] == first["content_hash"]
 
 
-@settings(max_examples=25)
-@given(CONTENTS, CONTENTS)
-def test_other_content_has_another_hash(tmp_path_factory, one, other):
-    folder = tmp_path_factory.mktemp("artefact")
-    hashes = [
-        artefact.open_manifest(make(folder / name, files), "terminology")["content_hash"]
-        for name, files in (("A", one), ("B", other))
-    ]
-    assert (hashes[0] == hashes[1]) == (one == other)
-    make(folder / "C", one, kind="index")
-    assert artefact.open_manifest(folder / "C", "index")["content_hash"] != hashes[0]
-
-
-def opening(path: Path, kind: str = "terminology") -> str:
-    with pytest.raises(InputError) as caught:
-        artefact.open_manifest(path, kind)
-    return str(caught.value)
-
-
 MAKE_IT = "; make it with: alphita terminology import …"
-
-
-def test_what_is_not_there_names_the_command_that_makes_it(tmp_path):
-    path = tmp_path / "X"
-    assert opening(path) == f"{path}: no such terminology{MAKE_IT}"
-    path.mkdir()
-    assert opening(path) == f"{path}: not an alphita terminology: no readable manifest.json{MAKE_IT}"
-    (tmp_path / "file").write_text("{}")
-    assert opening(tmp_path / "file").startswith(f"{tmp_path / 'file'}: not an alphita terminology")
-
-
-def test_another_kind_is_refused(tmp_path):
-    path = make(tmp_path / "X", {"a": b"1"})
-    assert opening(path, "index") == (
-        f"{path}: this is a terminology, but an index is needed; "
-        "make it with: alphita index --model … --terminology … -o …"
-    )
-
-
-@pytest.mark.parametrize("version", [2, 0, "1", None, [1]])
-def test_another_format_version_is_refused(tmp_path, version):
-    path = make(tmp_path / "X", {"a": b"1"})
-    edit_manifest(path, format_version=version)
-    assert opening(path) == (
-        f"{path}: format version {version} cannot be read by this alphita (it reads [1]); "
-        "build it again: alphita terminology import …"
-    )
-
-
-def test_a_missing_file_is_named(tmp_path):
-    path = make(tmp_path / "X", {"a": b"1", "s/b": b"2"})
-    (path / "s" / "b").unlink()
-    assert opening(path) == f"{path}: file s/b is missing{MAKE_IT}"
-
-
-def test_a_changed_size_is_named(tmp_path):
-    path = make(tmp_path / "X", {"a": b"12345"})
-    (path / "a").write_bytes(b"1234")
-    assert opening(path) == f"{path}: file a has 4 bytes, the manifest says 5{MAKE_IT}"
+CHANGED = f"/manifest.json: the manifest was changed after it was written{MAKE_IT}"
+NO_MANIFEST = f": not an alphita terminology: no readable manifest.json{MAKE_IT}"
+A_FILE = {"sha256": "0" * 64, "size": 1}
 
 
 @pytest.mark.parametrize(
-    "files",
-    [{}, {"a": {"sha256": "0" * 64, "size": 1}}, {"a": {}}, {"a": None}, [], None, "a", {"a": {"sha256": 1}}, "hash"],
+    ("break_it", "kind", "said"),
+    [
+        (shutil.rmtree, "terminology", f": no such terminology{MAKE_IT}"),
+        (lambda path: (path / "manifest.json").unlink(), "terminology", NO_MANIFEST),
+        *(
+            (lambda path, content=content: (path / "manifest.json").write_bytes(content), "terminology", NO_MANIFEST)
+            for content in (b"", b"{", b"\xff\xfe", b"[" * 100_000, b"\x00", b"[]", b"{}", b"null")
+        ),
+        (
+            lambda path: None,
+            "index",
+            ": this is a terminology, but an index is needed; "
+            "make it with: alphita index --model … --terminology … -o …",
+        ),
+        *(
+            (
+                lambda path, version=version: edit_manifest(path, format_version=version),
+                "terminology",
+                f": format version {version} cannot be read by this alphita (it reads [1]); "
+                "build it again: alphita terminology import …",
+            )
+            for version in (2, 0, "1", None, [1])
+        ),
+        (lambda path: (path / "s" / "b").unlink(), "terminology", f": file s/b is missing{MAKE_IT}"),
+        (
+            lambda path: (path / "a").write_bytes(b"1234"),
+            "terminology",
+            f": file a has 4 bytes, the manifest says 5{MAKE_IT}",
+        ),
+        (lambda path: edit_manifest(path, content_hash="0" * 64), "terminology", CHANGED),
+        *(
+            (lambda path, files=files: edit_manifest(path, files=files), "terminology", CHANGED)
+            for files in ({}, {"a": A_FILE}, {"a": {}}, {"a": None}, [], None, "a", {"a": {"sha256": 1}})
+        ),
+    ],
 )
-def test_an_edited_manifest_is_noticed(tmp_path, files):
-    path = make(tmp_path / "X", {"a": b"1"})
-    edit_manifest(path, **{"content_hash": "0" * 64} if files == "hash" else {"files": files})
-    assert opening(path) == f"{path / 'manifest.json'}: the manifest was changed after it was written{MAKE_IT}"
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "sha256", "size"]), inner),
-    max_leaves=6,
-)
-
-
-@given(
-    st.dictionaries(st.sampled_from(["kind", "format_version", "files", "content_hash"]), JSON)
-    | JSON
-    | st.fixed_dictionaries({"kind": st.just("terminology"), "format_version": st.just(1), "files": JSON})
-)
-def test_no_manifest_makes_a_traceback(tmp_path_factory, manifest):
-    path = tmp_path_factory.mktemp("artefact")
-    (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError):
-        artefact.open_manifest(path, "terminology")
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"\x00"])
-def test_a_damaged_manifest_is_an_error_for_the_user(tmp_path, content):
-    (tmp_path / "manifest.json").write_bytes(content)
-    assert "no readable manifest.json" in opening(tmp_path)
-
-
-@settings(max_examples=25)
-@given(st.binary(min_size=1, max_size=40), st.data())
-def test_verify_finds_one_flipped_bit(tmp_path_factory, content, data):
-    path = make(tmp_path_factory.mktemp("artefact") / "X", {"other": b"1", "a.npy": content})
-    place = data.draw(st.integers(0, 8 * len(content) - 1))
-    flipped = bytearray(content)
-    flipped[place // 8] ^= 1 << place % 8
-    (path / "a.npy").write_bytes(bytes(flipped))
-    artefact.open_manifest(path, "terminology")  # The size is right, and that is all that is looked at.
+def test_what_cannot_be_opened_says_why_and_what_to_do(tmp_path, break_it, kind, said):
+    path = make(tmp_path / "X", {"a": b"12345", "s/b": b"2"})
+    break_it(path)
     with pytest.raises(InputError) as caught:
-        artefact.verify(path, "terminology")
-    assert str(caught.value) == (
-        f"{path}: the hash of a.npy is not the manifest's; it was changed or damaged; "
-        "make it again: alphita terminology import …"
-    )
+        artefact.open_manifest(path, kind)
+    assert str(caught.value) == f"{path}{said}"
+
+
+@given(st.binary())
+def test_bytes_are_written_whole(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("file") / "deep" / "x.bin"
+    with artefact.atomic_file(path) as file:
+        file.write(content)
+        assert not path.exists()
+    assert path.read_bytes() == content
+    assert [p.name for p in path.parent.iterdir()] == ["x.bin"]
+
+
+@pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o644)])
+def test_a_private_file_is_its_owners_only_from_the_start(tmp_path, private, mode):
+    before = os.umask(0o022)
+    try:
+        with artefact.atomic_file(tmp_path / "x", private=private):
+            (draft,) = tmp_path.iterdir()
+            assert stat.S_IMODE(draft.stat().st_mode) == mode
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == mode
+
+
+def test_a_private_file_replaces_one_that_others_could_read(tmp_path):
+    (tmp_path / "x").write_text("old")
+    (tmp_path / "x").chmod(0o644)
+    with artefact.atomic_file(tmp_path / "x", "w", private=True) as file:
+        file.write("new")
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o600
+    assert (tmp_path / "x").read_text() == "new"
+
+
+@pytest.mark.parametrize("old", [None, "old"])
+def test_an_exception_leaves_what_was_there(tmp_path, old):
+    path = tmp_path / "x"
+    if old is not None:
+        path.write_text(old)
+
+    def break_off() -> None:
+        with artefact.atomic_file(path, "w") as file:
+            file.write("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        break_off()
+    assert [p.name for p in tmp_path.iterdir()] == ([] if old is None else ["x"])
+    assert old is None or path.read_text() == old
+
+
+def test_without_force_an_existing_file_is_kept(tmp_path):
+    (tmp_path / "x").write_text("old")
+    with (
+        pytest.raises(UsageError, match=r"x already exists; choose another name or use --force$"),
+        artefact.atomic_file(tmp_path / "x", "w", force=False),
+    ):
+        pytest.fail("the block must not run")
+    with pytest.raises(UsageError, match="already exists"), artefact.atomic_file(tmp_path / "y", "w", force=False):
+        (tmp_path / "y").write_text("written meanwhile")
+    assert (tmp_path / "x").read_text() == "old"
+    assert (tmp_path / "y").read_text() == "written meanwhile"
+
+
+def test_a_folder_in_the_way_is_told(tmp_path):
+    (tmp_path / "x").mkdir()
+    with (
+        pytest.raises(AlphitaError, match=r"could not write .*x: Is a directory"),
+        artefact.atomic_file(tmp_path / "x"),
+    ):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]

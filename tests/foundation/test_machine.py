@@ -61,16 +61,11 @@ def test_fast_bf16_is_amx_or_amds_avx512(cpuinfo, vendor, line, amx, bf16):
     assert (machine.has_amx(), machine.fast_bf16()) == (amx, bf16)
 
 
-def test_arm_calls_them_features(cpuinfo):
-    cpuinfo("Features\t: fp asimd bf16\n")
-    assert machine.flags() == {"fp", "asimd", "bf16"}
-
-
-def test_a_system_without_cpuinfo_has_no_flags(cpuinfo):
-    cpuinfo(None)
-    assert machine.flags() == frozenset()
+@pytest.mark.parametrize(("text", "flags"), [("Features\t: fp asimd bf16\n", {"fp", "asimd", "bf16"}), (None, set())])
+def test_arm_calls_them_features_and_without_cpuinfo_there_are_none(cpuinfo, text, flags):
+    cpuinfo(text)
+    assert machine.flags() == flags
     assert not machine.fast_bf16()
-    assert machine.describe()["flags"] == []
 
 
 def test_describe_is_json_and_names_this_machine():
@@ -112,19 +107,13 @@ def test_few_compiled_products_are_kept_unless_it_is_said_otherwise():
     assert run(code) == [machine.PRODUCTS_KEPT, "7"]
 
 
-@pytest.mark.parametrize("given", ["None", "0", ""])
-def test_by_default_there_is_one_thread_a_core(given):
-    code = f"from alphita import machine; print(machine.set_threads({given or None}) == machine.cores())"
-    assert run(code) == ["True"]
-
-
-def test_torch_already_imported_is_set_directly():
-    pytest.importorskip("torch")
+def test_by_default_there_is_one_thread_a_core_also_of_torch_where_it_is_imported_already():
     code = (
-        "import torch; torch.set_num_threads(1); from alphita import machine; machine.set_threads(2)\n"
-        "print(torch.get_num_threads())"
+        "import torch; torch.set_num_threads(1); from alphita import machine\n"
+        "print(*(machine.set_threads(count) == machine.cores() for count in (None, 0)))\n"
+        "machine.set_threads(2); print(torch.get_num_threads())"
     )
-    assert run(code) == ["2"]
+    assert run(code) == ["True", "True", "2"]
 
 
 @pytest.mark.parametrize(

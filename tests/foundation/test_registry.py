@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -50,17 +49,6 @@ def test_a_choice_that_lacks_a_part_says_which(folder):
         registry.load("systems_x.recipes", "alpha")
 
 
-def test_listing_the_recipes_imports_no_recipe_and_no_torch():
-    code = (
-        "import sys; from alphita import registry; print(registry.names('alphita_lab.recipes'))\n"
-        "print([m for m in sys.modules if m.startswith('alphita_lab.recipes.') or m == 'torch'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    names, imported = done.stdout.splitlines()
-    assert "'coder'" in names
-    assert imported == "[]"
-
-
 def test_constants_are_read_without_importing_the_choice(folder):
     (folder / "coder.py").write_text("SUFFIXES: tuple[str, ...] = ('.x.csv',)\nraise ImportError\n")
     (folder / "sapbert.py").write_text("SUFFIXES = ('.csv', '.json')\nraise ImportError\n")
@@ -69,12 +57,6 @@ def test_constants_are_read_without_importing_the_choice(folder):
     assert found == {"bundle": (".made",), "coder": (".x.csv",), "sapbert": (".csv", ".json")}
     told = {"A.X.CSV": "coder", "a.csv": "sapbert", "a.sapbert.json": "sapbert", "a.made": "bundle", "a.txt": None}
     assert {file: registry.by_suffix("systems_x.recipes", file) for file in told} == told
-
-
-@pytest.mark.parametrize("package", ["alphita.nothing", "no_such_package", "alphita.errors"])
-def test_no_package_is_a_programming_error(package):
-    with pytest.raises(ModuleNotFoundError):
-        registry.names(package)
 
 
 def test_unknown_suggests_the_nearest():

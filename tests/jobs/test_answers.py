@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -19,17 +18,7 @@ from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.options import Restart
 from tests.doubles import HashEncoder
-from tests.jobs.run_job import MoodyEncoder
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+from tests.jobs.conftest import MoodyEncoder, read, write
 
 
 @pytest.mark.parametrize("most_bytes", [0, 1, 5_000, 10**9])
@@ -53,16 +42,6 @@ def many(tmp_path) -> Path:
     for number in range(400):
         lines.append(f"{words[number % 7]}{number % 5 or ''},{'here' * (number % 2)},{'en' * (number % 3 == 0)}")
     return write(tmp_path / "many.csv", lines)
-
-
-def test_a_mention_is_answered_once_in_a_file(index_path, many, tmp_path):
-    encoder = HashEncoder()
-    job = Job(MentionFile(many, column="mention"), tmp_path / "out.csv", chunk_rows=50)
-    run(Normalizer(Index.open(index_path), encoder=encoder), job)
-    assert len(encoder.encoded) == len(set(encoder.encoded)) > 10
-    rows = read(tmp_path / "out.csv")
-    assert len(rows) == 400
-    assert len({tuple(row.items())[1:] for row in rows}) == 35
 
 
 def test_each_context_and_language_is_asked(index_path, many, tmp_path, monkeypatch):
@@ -137,14 +116,6 @@ def test_what_the_file_defines_anywhere_is_known_everywhere(index_path, own, tmp
     rows = read(tmp_path / "out.csv")
     assert (rows[0]["expansion"], rows[1]["expansion"]) == ("common cold disease", "seizure")
     assert summary.abbreviation >= 1
-
-
-def test_definitions_in_the_contexts_are_learned(index_path, own, tmp_path):
-    lines = ["mention,note", "CCD,", "cold,has a common cold disease (CCD) since May"]
-    source = write(tmp_path / "in.csv", lines)
-    normalizer = Normalizer(Index.open(index_path), encoder=HashEncoder(), abbreviations=own)
-    run(normalizer, Job(MentionFile(source, context_column="note"), tmp_path / "out.csv"))
-    assert read(tmp_path / "out.csv")[0]["expansion"] == "common cold disease"
 
 
 def test_resume_with_other_definitions_further_down_is_refused(index_path, own, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.answer.filters import Filters
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index
 from alphita.jobs import batches
 from alphita.jobs.answers import Memory
 from alphita.jobs.batches import ADDED, NormalizerSettings, normalize_batches, opened, schema_of
-from alphita.mention.schwartz_hearst import find_pairs
 from alphita.review.records import Decision
 from tests.answer.one_by_one import naive
 from tests.doubles import HashEncoder
@@ -103,11 +100,6 @@ def test_what_is_no_text_is_nil(shared):
     assert made.column("method").to_pylist() == ["exact", "nil", "nil"]
 
 
-def test_a_column_of_nulls_is_nil(shared):
-    (made,) = normalize_batches(iter([pa.record_batch({"mention": pa.nulls(2)})]), ASKED, shared)
-    assert made.column("method").to_pylist() == ["nil", "nil"]
-
-
 def test_empty_batches_open_nothing(tmp_path):
     batch = batch_of([])
     missing = NormalizerSettings(str(tmp_path / "missing.index"), top_k=2, explain=True)
@@ -139,14 +131,6 @@ def test_a_column_that_is_there_twice_is_refused():
         schema_of(ASKED, twice)
 
 
-def test_settings_can_be_sent_and_compared():
-    told = NormalizerSettings(
-        "x.index", filters=Filters(types=("Disease",)), definitions=(("CHF", "heart failure", 2),)
-    )
-    assert pickle.loads(pickle.dumps(told)) == told
-    assert hash(told) == hash(pickle.loads(pickle.dumps(told)))
-
-
 def test_a_memory_goes_along_and_does_not_open_the_index_again():
     memory = Memory({"cold": Decision("1", "lab", 1, "ann", "nil", shown=("T:1",))})
     told = NormalizerSettings("x.index", memory=memory)
@@ -171,19 +155,6 @@ TEXTS = [
     *("no definition", "congestive heart failure (CHF) again", "Low back pain (LBP)", "low back pain (LBP)", "LBP"),
     "lower back pain (LBP)",
 ]
-
-
-@settings(max_examples=40)
-@given(texts=st.lists(st.sampled_from(TEXTS), max_size=12))
-def test_counted_definitions_teach_what_the_texts_do(index_path, tmp_path_factory, texts):
-    listed = tmp_path_factory.getbasetemp() / "list.csv"
-    listed.write_text("short,long\nLBP,long bone pain\n")
-    one, other = (Normalizer(Index.open(index_path), encoder=HashEncoder(), abbreviations=listed) for _ in range(2))
-    one.prepare(texts)
-    counts = Counter((pair.short, pair.long) for text in texts for pair in find_pairs(text))
-    other.prepare_counted([(short, long, times) for (short, long), times in counts.items()])
-    for mention in TEXTS:
-        assert one.abbreviations.expand(mention) == other.abbreviations.expand(mention)
 
 
 @pytest.mark.parametrize(

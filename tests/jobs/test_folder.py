@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import shutil
-import weakref
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -107,19 +105,6 @@ def test_answers_are_those_of_one_process(shards, folder, tmp_path, columns):
     ]
 
 
-def test_a_definition_in_one_file_serves_the_others(shards, tmp_path):
-    folder = tmp_path / "two"
-    folder.mkdir()
-    pq.write_table(pa.table({"mention": ["LBP", "seizures"]}), folder / "1.parquet")
-    pq.write_table(pa.table({"mention": ["low body temperature (LBT)"] * 3}), folder / "2.parquet")
-    pq.write_table(pa.table({"mention": ["LBT"]}), folder / "3.parquet")
-    run(replace(shards, input=str(folder), code=None, frequency=None), Serial())
-    made = pl.read_parquet(f"{shards.out}/part-*.parquet").filter(pl.col("rank") == 1)
-    assert made["concept_id"].to_list()[-1] == "T:4"
-    assert made["expansion"].to_list()[-1] == "low body temperature"
-    assert "mention_code" not in made.columns
-
-
 SETTLED = Memory(
     {
         "headach": Decision("1", "lab", 1, "ann", "choose", "T:2", "narrow", "typo", "2026-01-02", concept_name="Ache"),
@@ -181,20 +166,6 @@ def test_equal_questions_are_answered_once(shards, monkeypatch):
     done = run(asking(shards, context="context", language="language"), Serial())
     assert set(asked.values()) == {1}
     assert len(asked) == done.distinct < done.summary.rows / 1.5
-
-
-def test_what_answers_is_freed_with_its_worker(shards, monkeypatch):
-    freed = []
-
-    class Answering(job.Answering):
-        def __init__(self, plan):
-            super().__init__(plan)
-            weakref.finalize(self.normalizer, freed.append, "normaliser")
-
-    monkeypatch.setattr(job, "Answering", Answering)
-    run(shards, Serial())
-    gc.collect()
-    assert freed == ["normaliser", "normaliser"]  # of the check, and of the step
 
 
 @pytest.mark.parametrize("most", [0, 3, 8, 10, 15])

@@ -127,14 +127,6 @@ def test_an_unreadable_job_is_refused_and_unfinished_beginnings_are_not(tmp_path
     assert 0 in engine.done
 
 
-def test_what_else_lies_among_the_parts_stays(tmp_path):
-    parts = tmp_path / "p"
-    parts.mkdir()
-    (parts / "letter.txt").write_text("mine")
-    build(terms(), "m", tmp_path / "x.index", InProcess(), parts=str(parts))
-    assert [path.name for path in parts.iterdir()] == ["letter.txt"]
-
-
 def test_parts_lie_on_any_file_system(tmp_path):
     build(terms(), "m", tmp_path / "x.index", InProcess(), parts="memory://jobs/x.parts")
     assert len(Index.open(tmp_path / "x.index")) == 40

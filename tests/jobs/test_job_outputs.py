@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import json
 import os
 import pkgutil
 import types
@@ -18,43 +17,18 @@ from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.audit import read_audit
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
-from alphita.jobs.job import header_of
 from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
 from alphita.mappings.formats import Header
 from alphita.options import Restart
 from tests.answer.rich import RichTerminology
 from tests.doubles import HashEncoder
-from tests.jobs.run_job import HEADER
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def read(path: Path | str) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+from tests.jobs.conftest import HEADER, read, write
 
 
 @pytest.fixture
 def source(tmp_path) -> Path:
     return write(tmp_path / "in.csv", ["code,mention,n", "a1,headache,5", "a2,cold,", "a3,qqqq,0", "a4,headace,12"])
-
-
-def test_frequency_code_and_explanation_are_written(normalizer, source, tmp_path):
-    table = MentionFile(source, column="mention", code_column="code", frequency_column="n")
-    run(normalizer, Job(table, tmp_path / "out.csv", explain=True))
-    rows = read(tmp_path / "out.csv")
-    assert [(row["mention_code"], row["frequency"]) for row in rows] == [
-        ("a1", "5"),
-        ("a2", ""),
-        ("a3", "0"),
-        ("a4", "12"),
-    ]
-    assert all(row["explanation"] for row in rows)
-    assert rows[0]["explanation"].startswith("equal to 'Headache'")
 
 
 def test_what_a_format_cannot_hold_is_counted_and_set_aside(normalizer, tmp_path):
@@ -106,12 +80,6 @@ def test_an_index_tells_which_concepts_are_standard(tmp_path, told):
         assert "Standard Concept" in reject["problem"]
 
 
-def test_a_format_without_what_it_needs_leaves_nothing(normalizer, source, tmp_path):
-    with pytest.raises(UsageError, match="--source-vocabulary"):
-        run(normalizer, Job(MentionFile(source, column="mention"), tmp_path / "out.csv", "omop"))
-    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
-
-
 @pytest.mark.parametrize("name", ["out.sssom.tsv", "out.r4.json", "out.r5.json"])
 def test_a_concept_that_cannot_be_written_is_told_before_anything_is_answered(index_path, source, tmp_path, name):
     encoder = HashEncoder()
@@ -123,16 +91,6 @@ def test_a_concept_that_cannot_be_written_is_told_before_anything_is_answered(in
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
-def test_the_header_says_what_the_index_knows(normalizer):
-    header = header_of(
-        normalizer, Job(MentionFile("x.csv"), "o.csv", header=Header(set_id="https://x.org")), "2020-02-02"
-    )
-    assert (header.set_id, header.date, header.target_system) == ("https://x.org", "2020-02-02", "T")
-    assert header.sources == {"TEST": "1"}
-    assert header.target_info is None
-    assert "mention" in header.columns
-
-
 class Breaking(HashEncoder):
     def encode(self, strings):
         if "headace" in strings:
@@ -140,52 +98,31 @@ class Breaking(HashEncoder):
         return super().encode(strings)
 
 
-def test_a_job_that_goes_on_keeps_its_date(normalizer, index_path, source, tmp_path):
-    job = Job(MentionFile(source, column="mention"), tmp_path / "out.sssom.tsv", header=HEADER, chunk_rows=2)
-    with pytest.raises(RuntimeError, match="crash"):
-        run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
-    begun = tmp_path / "out.sssom.tsv.parts" / "job.json"
-    begun.write_text(json.dumps(json.loads(begun.read_text()) | {"date": "2001-02-03"}))
-    run(normalizer, job, Restart(resume=True))
-    assert "#mapping_date: 2001-02-03" in (tmp_path / "out.sssom.tsv").read_text()
+COLUMNS = {"code column": "code", "context column": "code", "language column": "code", "frequency column": "n"}
+OTHERS = {
+    "explain": {"explain": True},
+    "top": {"top_k": 2},
+    "audit": {"audit": 5},
+    "source vocabulary": {"header": Header(source_vocabulary="OTHER")},
+    "prefixes": {"header": Header(prefixes={"X": "https://x.org/"})},
+}
+OF_THE_NORMALIZER = ("ranking", "error", "target", "filters", "floor", "index hash")
 
 
-@pytest.mark.parametrize(
-    ("changed", "name"),
-    [
-        ({"explain": True}, "explain"),
-        ({"top_k": 2}, "top"),
-        ({"table": {"code_column": "code"}}, "code column"),
-        ({"audit": 5}, "audit"),
-        ({"header": Header(source_vocabulary="OTHER")}, "source vocabulary"),
-        ({"header": Header(prefixes={"X": "https://x.org/"})}, "prefixes"),
-        ({"table": {"context_column": "code"}}, "context column"),
-        ({"table": {"language_column": "code"}}, "language column"),
-        ({"table": {"frequency_column": "n"}}, "frequency column"),
-    ],
-)
-def test_resume_with_other_options_is_refused(normalizer, index_path, source, tmp_path, changed, name):
+@pytest.mark.parametrize("name", [*COLUMNS, *OTHERS, *OF_THE_NORMALIZER])
+def test_resume_with_other_options_is_refused(normalizer, index_path, source, tmp_path, name):
     job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
-    if "table" in changed:
-        changed = {"table": MentionFile(source, column="mention", **changed["table"])}
+    if name in COLUMNS:
+        job = replace(job, table=MentionFile(source, column="mention", **{name.replace(" ", "_"): COLUMNS[name]}))
+    elif name == "index hash":
+        normalizer.index.content_hash = "other"
+    elif name in OF_THE_NORMALIZER:
+        setattr(normalizer, name, 0.6)
     normalizer.calibration = types.SimpleNamespace(fields={}) if name == "audit" else None
     with pytest.raises(UsageError, match=f"cannot resume: {name} was"):
-        run(normalizer, replace(job, **changed), Restart(resume=True))
-
-
-@pytest.mark.parametrize("name", ["ranking", "error", "target", "filters", "floor", "index hash"])
-def test_resume_with_another_normalizer_is_refused(normalizer, index_path, source, tmp_path, name):
-    job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
-    with pytest.raises(RuntimeError, match="crash"):
-        run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
-    if name == "index hash":
-        normalizer.index.content_hash = "other"
-    else:
-        setattr(normalizer, name, 0.6)
-    with pytest.raises(UsageError, match=f"cannot resume: {name} was"):
-        run(normalizer, job, Restart(resume=True))
+        run(normalizer, replace(job, **OTHERS.get(name, {})), Restart(resume=True))
 
 
 @pytest.fixture
@@ -203,14 +140,6 @@ def sure(normalizer, monkeypatch) -> Normalizer:
         fields={"content_hash": "abc"}, assurance=lambda error: "certified", origin=""
     )
     return normalizer
-
-
-def test_decisions_are_counted(sure, source, tmp_path):
-    summary = run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv"))
-    assert (summary.exact, summary.accepted, summary.review, summary.nil) == (2, 2, 1, 1)
-    sure.calibration = None
-    summary = run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv"), Restart(force=True))
-    assert (summary.accepted, summary.review) == (None, None)
 
 
 def test_an_audit_is_drawn_from_the_accepted_rows(sure, tmp_path):

@@ -41,10 +41,6 @@ def test_every_row_is_in_one_part(groups, size):
     assert seen == wanted
 
 
-def test_there_is_always_a_part():
-    assert [part.rows for part in cut([ParquetSource("a", (), ""), ParquetSource("b", (0,), "")])] == [0]
-
-
 def test_a_large_input_has_larger_parts():
     groups = (100_000,) * 10_000
     parts = cut([ParquetSource("a", groups, "")])
@@ -104,25 +100,6 @@ def test_rows_are_those_of_a_table(tmp_path_factory, rows, line, buckets):
         for one in found.questions.slice(found.bounds[bucket], np.diff(found.bounds)[bucket]).to_pylist():
             text = "\0".join(value or "" for value in one.values()).encode()
             assert int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) % buckets == bucket
-
-
-@pytest.mark.parametrize(
-    ("column", "words"),
-    [
-        (pa.array([b"a"]), "has no strings but binary"),
-        (pa.array([1]), "has no strings but int64"),
-        (pa.array([["a"]]), "has no strings but list"),
-    ],
-)
-def test_a_column_of_no_strings_is_refused_with_its_file(tmp_path, column, words):
-    file = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"text": column, "other": ["x"]}), file)
-    with pytest.raises(UsageError, match=words) as caught:
-        sources([Place(str(file))], Columns("text"))
-    assert "x.parquet" in str(caught.value)
-    assert "other" in str(caught.value)
-    with pytest.raises(UsageError, match="unknown column 'txt'"):
-        sources([Place(str(file))], Columns("other", code="txt"))
 
 
 def test_a_column_of_codes_may_be_of_numbers_and_not_of_bytes(tmp_path):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
 
-from alphita import registry
-from alphita.errors import Rejects, UsageError
+from alphita.errors import UsageError
 from alphita.jobs.answers import FIELDS, Memory
 from alphita.jobs.parts import Parts
 from alphita.jobs.reading import MentionFile
@@ -18,7 +15,7 @@ from alphita.options import Restart
 from alphita.review.database import Unknown
 from alphita.review.records import Decision, Project, ReviewRow
 from alphita.review.store import ReviewStore
-from tests.jobs.run_job import HEADER
+from tests.jobs.conftest import read
 
 MENTIONS = ("Cold hands", "qqqq", "headache", "wrong")
 
@@ -45,11 +42,6 @@ def table(tmp_path):
     return MentionFile(path)
 
 
-def read(path):
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):
     out, plain = tmp_path / "out.csv", tmp_path / "plain.csv"
     summary = run(normalizer, Job(table, out, top_k=2, memory=Memory.read(store.path, source="LAB")))
@@ -71,15 +63,6 @@ def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):
     run(normalizer, Job(table, plain, top_k=2))
     without = [row for row in read(plain) if row["row"] in ("2", "4")]
     assert [{name: row[name] for name in without[0]} for row in rows if row["row"] in ("2", "4")] == without
-
-
-@pytest.mark.parametrize("name", ["csv", "tsv", "jsonl", "parquet", "xlsx", "sssom", "usagi", "fhir_r5"])
-def test_every_format_says_that_a_row_is_reviewed(normalizer, store, table, tmp_path, name):
-    job = Job(table, tmp_path / "out", name, header=HEADER, memory=Memory.read(store.path, source="LAB"))
-    run(normalizer, job)
-    found = list(registry.load("alphita.mappings.formats", name).read(tmp_path / "out", HEADER, Rejects()))
-    said = {one.mention: one.decision for one in found if one.concept_id == "T:2" or one.concept_id == "OMOP:1002"}
-    assert said["cold HANDS"] == "reviewed"
 
 
 def test_a_decision_of_no_known_time(store):

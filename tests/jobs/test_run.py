@@ -7,47 +7,27 @@ import io
 import json
 import os
 import random
-import signal
-import subprocess
 import sys
-import threading
-import time
 import types
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from alphita import registry
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index
 from alphita.jobs.parts import Parts
 from alphita.jobs.reading import MentionFile
 from alphita.jobs.run import Job, run
-from alphita.mappings.record import REVIEW, Mapping
 from alphita.options import Restart
 from tests.doubles import HashEncoder
-from tests.jobs.run_job import HEADER, MoodyEncoder, table_of
-
-ROOT = Path(__file__).parents[2]
-FORMATS = registry.names("alphita.mappings.formats")
-# Lines of one chunk that stand alone, that are held for the next one, and that are not bytes of the output.
-KINDS = ("csv", "usagi", "parquet")
-# Their columns are the fields of the record.
-PLAIN = ("csv", "jsonl", "parquet")
-COLUMNS = [
-    *("row", "mention", "rank", "concept_id", "concept_name", "matched_term", "similarity", "confidence", "decision"),
-    *("method", "routes", "relation", "scope", "language", "source", "code", "homonyms", "expansion"),
-    *("contradictions", "retired_concept"),
-]
+from tests.jobs.conftest import HEADER, MoodyEncoder, mention_file, write
+from tests.killing import room_for
 
 
 def content(path: Path) -> list[dict[str, object]]:
-    """Read an output of any format as rows; an empty CSV cell is None, numbers are numbers."""
-    if path.suffix == ".parquet":
-        return pq.read_table(path).to_pylist()
+    """Read CSV or JSON Lines as rows; an empty CSV cell is None, numbers are numbers."""
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     with open(path, newline="", encoding="utf-8") as file:
@@ -56,67 +36,11 @@ def content(path: Path) -> list[dict[str, object]]:
     return [{name: numbers.get(name, str)(cell) if cell else None for name, cell in row.items()} for row in rows]
 
 
-def same(one: Path, other: Path) -> bool:
-    """Whether two outputs hold the same bytes (of Parquet: the same table)."""
-    if one.suffix == ".parquet":
-        return pq.read_table(one).equals(pq.read_table(other))
-    return one.read_bytes() == other.read_bytes()
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
 @pytest.fixture
 def source(tmp_path) -> Path:
     return write(
         tmp_path / "in.csv", ["id,mention", "a1,headache", "a2,cold", "a3,qqqq", "a4,headace", "a5,bad\0", "a6,"]
     )
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_a_file_in_every_plain_format(normalizer, source, tmp_path, name):
-    out = tmp_path / "made" / f"out.{name}"
-    summary = run(normalizer, Job(MentionFile(source), out))
-    assert (summary.rows, summary.exact, summary.nearest, summary.nil, summary.rejected) == (6, 2, 1, 2, 1)
-    assert (summary.out, summary.resumed_rows) == (str(out), 0)
-    rows = content(out)
-    assert list(rows[0]) == COLUMNS
-    assert rows[0] == dict.fromkeys(COLUMNS) | {
-        "row": 1,
-        "mention": "headache",
-        "rank": 1,
-        "concept_id": "T:2",
-        "concept_name": "Headache",
-        "matched_term": "Headache",
-        "similarity": 1.0,
-        "method": "exact",
-        "scope": "exact",
-        "language": "en",
-        "source": "TEST",
-        "code": "2",
-        "routes": rows[0]["routes"],
-    }
-    assert rows[0]["routes"].startswith("exact")
-    assert rows[1]["homonyms"] == "T:5|T:4"
-    assert [(row["row"], row["concept_id"], row["method"]) for row in rows] == [
-        (1, "T:2", "exact"),
-        (2, "T:3", "exact"),
-        (3, None, "nil"),
-        (4, "T:2", "nearest"),
-        (6, None, "nil"),
-    ]
-    assert 0.5 < rows[3]["similarity"] < 1
-    assert rows[4]["similarity"] is None
-    assert sorted(path.name for path in out.parent.iterdir()) == [f"out.{name}", f"out.{name}.rejects.csv"]
-
-
-def test_columns_are_the_fields_of_the_record():
-    assert Job(MentionFile("x.csv"), "o.csv").columns() == COLUMNS
-    full = Job(MentionFile("x.csv", code_column="id", frequency_column="n"), "o.csv", explain=True).columns()
-    assert full == [name for name in Mapping.__dataclass_fields__ if name not in REVIEW]
-    assert set(full) - set(COLUMNS) == {"mention_code", "frequency", "explanation"}
 
 
 def test_rejects_are_private_and_say_where(normalizer, source, tmp_path):
@@ -147,17 +71,6 @@ def test_old_rejects_do_not_outlive_their_output(normalizer, source, tmp_path):
     assert not (tmp_path / "out.csv.rejects.csv").exists()
 
 
-def test_chunks_do_not_show_in_the_output(normalizer, tmp_path):
-    words = ["headache", "cold", "headace", "qqqq", "bad\0", "diabetes mellitus typ 2", ""]
-    source = write(tmp_path / "in.csv", ["code,mention", *(f"{n},{words[n % 7]}" for n in range(100))])
-    whole, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
-    first = run(normalizer, Job(MentionFile(source), whole, top_k=2))
-    second = run(normalizer, Job(MentionFile(source), cut, top_k=2, chunk_rows=7))
-    assert content(whole) == content(cut)
-    assert first.rejected == second.rejected == 14
-    assert Path(first.rejects).read_bytes() == Path(second.rejects).read_bytes()
-
-
 def test_giant_cells_end_a_chunk_early(normalizer, tmp_path, monkeypatch):
     monkeypatch.setattr("alphita.jobs.run.CHUNK_CHARACTERS", 150_000)
     cells = ["headache " * 11_112, "cold", "headache " * 11_112, "headache"]
@@ -167,6 +80,29 @@ def test_giant_cells_end_a_chunk_early(normalizer, tmp_path, monkeypatch):
     rows = content(tmp_path / "out.jsonl")
     assert [row["mention"] for row in rows] == cells
     assert rows[0]["concept_id"] == "T:2"
+
+
+@pytest.mark.parametrize(
+    ("out", "name", "message"),
+    [
+        ("out.csv", "docx", "unknown format 'docx'; choose from"),
+        ("out.docx", "", r"cannot tell the format of .*out.docx.* by its name; say --format, one of"),
+        *((name, "csv", "is a folder; name a file") for name in ("", ".", "..", "/")),
+        ("-", "parquet", "cannot be written to stdout"),
+    ],
+)
+def test_wrong_outputs(normalizer, source, tmp_path, monkeypatch, out, name, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=message):
+        run(normalizer, Job(MentionFile(source), out, name), Restart(force=True))
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
+@pytest.mark.parametrize(("given", "out"), [("-", "out.csv"), ("in.csv", "-")])
+def test_stdin_and_stdout_are_not_resumed(normalizer, source, given, out):
+    table = MentionFile(source if given == "in.csv" else given)
+    with pytest.raises(UsageError, match=f"std{'in' if given == '-' else 'out'} cannot be resumed"):
+        run(normalizer, Job(table, source.with_name(out) if out != "-" else out), Restart(resume=True))
 
 
 def test_an_existing_output_is_kept_unless_forced(normalizer, source, tmp_path):
@@ -212,27 +148,6 @@ def test_a_missing_input_is_told_whether_or_not_there_is_an_output(normalizer, t
     assert out.read_text() == "earlier\n"
 
 
-@pytest.mark.parametrize(
-    ("out", "name", "message"),
-    [
-        ("out.csv", "docx", "unknown format 'docx'; choose from"),
-        ("out.docx", "", r"cannot tell the format of .*out.docx by its name; say --format, one of"),
-        (".", "csv", "is a folder"),
-    ],
-)
-def test_wrong_outputs(normalizer, source, tmp_path, out, name, message):
-    with pytest.raises(UsageError, match=message):
-        run(normalizer, Job(MentionFile(source), tmp_path / out, name))
-
-
-@pytest.mark.parametrize("out", ["", ".", "..", "/"])
-def test_an_output_without_a_name_is_refused(normalizer, source, tmp_path, monkeypatch, out):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="is a folder; name a file"):
-        run(normalizer, Job(MentionFile(source), out, "csv"), Restart(force=True))
-    assert [path.name for path in tmp_path.iterdir()] == [source.name]
-
-
 @pytest.mark.parametrize("out", ["out.csv", "-"])
 def test_a_report_that_cannot_be_written_is_told_before_the_work(normalizer, source, tmp_path, monkeypatch, out):
     before = sorted(path.name for path in tmp_path.iterdir())
@@ -249,24 +164,8 @@ def test_a_report_that_cannot_be_written_is_told_before_the_work(normalizer, sou
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_an_input_that_cannot_be_used_leaves_nothing(normalizer, tmp_path):
-    source = write(tmp_path / "in.csv", ["a,b", "1,2"])
-    with pytest.raises(UsageError, match="unknown column 'c'"):
-        run(normalizer, Job(MentionFile(source, column="c"), tmp_path / "out.csv"))
-    with pytest.raises(InputError, match="No such file"):
-        run(normalizer, Job(MentionFile(tmp_path / "none.csv"), tmp_path / "out.csv"))
-    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
-
-
 def stdin(monkeypatch, text: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text)))
-
-
-def test_from_stdin(normalizer, tmp_path, monkeypatch):
-    stdin(monkeypatch, b"headache\ncold\n")
-    assert run(normalizer, Job(MentionFile("-"), tmp_path / "out.csv")).exact == 2
-    with pytest.raises(UsageError, match="stdin cannot be resumed"):
-        run(normalizer, Job(MentionFile("-"), tmp_path / "new.csv"), Restart(resume=True))
 
 
 def test_what_one_input_defines_is_not_for_a_stream_after_it(index_path, tmp_path, monkeypatch):
@@ -287,31 +186,6 @@ def test_what_one_input_defines_is_not_for_a_stream_after_it(index_path, tmp_pat
     assert expansions == [None, None]
 
 
-@pytest.mark.parametrize("name", ["csv", "jsonl"])
-def test_to_stdout(normalizer, source, tmp_path, capfdbinary, name):
-    job = Job(MentionFile(source), "-", name)
-    with_file = run(normalizer, replace(job, out=tmp_path / "out"))
-    capfdbinary.readouterr()
-    assert run(normalizer, job).exact == with_file.exact
-    written, said = capfdbinary.readouterr()
-    assert written == (tmp_path / "out").read_bytes()
-    assert b"rejected: " in said
-    assert b"in.csv:6: a NUL byte" in said
-
-
-def test_from_a_pipe(normalizer, tmp_path):
-    pipe = tmp_path / "in.csv"
-    os.mkfifo(pipe)
-    content = b"mention\ncongestive cold failure (CCF)\nheadache\ncold\n"
-    writing = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
-    writing.start()
-    summary = run(normalizer, Job(MentionFile(pipe), tmp_path / "out.csv"))
-    writing.join()
-    assert (summary.rows, summary.exact) == (3, 2)
-    with pytest.raises(UsageError, match="a pipe cannot be resumed"):
-        run(normalizer, Job(MentionFile(pipe), tmp_path / "new.csv"), Restart(resume=True))
-
-
 def test_what_does_not_go_to_stdout_is_told_row_by_row(normalizer, tmp_path, capfd):
     source = write(tmp_path / "in.csv", ["code,mention", *["a,bad\0"] * 7, "c,cold", "b,headache"])
     table = MentionFile(source, column="mention", code_column="code")
@@ -325,13 +199,6 @@ def test_what_does_not_go_to_stdout_is_told_row_by_row(normalizer, tmp_path, cap
         assert "in.csv:2: a NUL byte in 'mention' (field 'mention'" in told[0]
         assert "in.csv:9: a concept without OMOP's concept id (field 'concept_id'" in told[-1]
         assert ("bad" in said) != private
-
-
-def test_parquet_does_not_go_to_stdout(normalizer, source):
-    with pytest.raises(UsageError, match="cannot be written to stdout"):
-        run(normalizer, Job(MentionFile(source), "-", "parquet"))
-    with pytest.raises(UsageError, match="stdout cannot be resumed"):
-        run(normalizer, Job(MentionFile(source), "-"), Restart(resume=True))
 
 
 class Breaking(HashEncoder):
@@ -500,30 +367,19 @@ def test_a_part_that_was_tampered_with_is_refused(normalizer, index_path, many, 
         run(normalizer, job, Restart(resume=True))
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("moment", ["before", "between", "after"])
-def test_a_crash_while_the_output_is_put_in_place(normalizer, source, tmp_path, monkeypatch, name, moment):
-    out, unbroken = tmp_path / f"out.{name}", tmp_path / f"unbroken.{name}"
-    job = Job(MentionFile(source, code_column="id"), out, name, header=HEADER)
-    run(normalizer, replace(job, out=unbroken))
-    writer = registry.load("alphita.mappings.formats", name)
-    finish = writer.finish
-
-    def crash(header, part, target):
-        if moment == "after":
-            finish(header, part, target)
-        raise RuntimeError("crash")
-
-    with monkeypatch.context() as patch:
-        if moment == "before":
-            patch.setattr("alphita.jobs.run._finish", lambda *_: crash(None, None, None))
-        else:
-            patch.setattr(writer, "finish", crash)
-        with pytest.raises(RuntimeError, match="crash"):
-            run(normalizer, job)
-    assert run(normalizer, job, Restart(resume=True)).resumed_rows == 6
-    assert same(out, unbroken)
-    assert sorted(path.name for path in tmp_path.glob("*out*")) == [out.name, f"{out.name}.rejects.csv"]
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_a_full_disk_is_told_and_the_job_goes_on(index_path, many, tmp_path, name):
+    normalizer, out = Normalizer(Index.open(index_path), encoder=MoodyEncoder()), tmp_path / f"out.{name}"
+    job = Job(mention_file(many), out, top_k=2, chunk_rows=50)
+    with room_for(100), pytest.raises(AlphitaError, match=f"could not write {out}: File too large; nothing was"):
+        run(normalizer, job)
+    assert [path.name for path in tmp_path.iterdir()] == ["many.csv"]
+    with room_for(60_000), pytest.raises(AlphitaError, match="File too large; make room and go on with --resume"):
+        run(normalizer, job)
+    assert not out.exists()
+    assert run(normalizer, job, Restart(resume=True)).resumed_rows > 100
+    run(normalizer, replace(job, out=tmp_path / f"unbroken.{name}"))
+    assert out.read_bytes() == (tmp_path / f"unbroken.{name}").read_bytes()
 
 
 def test_two_jobs_do_not_write_one_output(normalizer, source, tmp_path):
@@ -537,97 +393,6 @@ def test_two_jobs_do_not_write_one_output(normalizer, source, tmp_path):
 
     assert run(Normalizer(normalizer.index, encoder=Second()), Job(MentionFile(source), out)).rows == 6
     assert len(content(out)) == 5
-
-
-def start(index_path: Path, source: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.jobs.run_job", str(index_path), str(source), str(out), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def durable_chunks(out: Path) -> int:
-    return len(list(out.with_name(out.name + ".parts").glob("chunks/*")))
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_kill_9_and_resume_give_the_unbroken_output(index_path, many, tmp_path, name):
-    unbroken = tmp_path / f"unbroken.{name}"
-    moody = Normalizer(Index.open(index_path), encoder=MoodyEncoder())
-    run(moody, Job(table_of(many), unbroken, name, top_k=2, chunk_rows=50, header=HEADER))
-    out = tmp_path / f"out.{name}"
-    # Each kill comes when a chunk is answered, but not kept yet.
-    for chunks in (3, 41) if name == "csv" else (41,):
-        process = start(index_path, many, out, "resume", "", "50", str(chunks))
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        assert not out.exists()
-        assert durable_chunks(out) == chunks
-    process = start(index_path, many, out, "resume")
-    said, errors = process.communicate()
-    assert process.returncode == 0, errors
-    assert "rows=3000" in said
-    assert "resumed_rows=0" not in said
-    assert same(out, unbroken)
-    rejects = [path.with_name(path.name + ".rejects.csv").read_bytes() for path in (out, unbroken)]
-    assert rejects[0] == rejects[1]
-    assert not list(tmp_path.glob("*.part*"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS[:1])
-def test_200000_rows_killed_again_and_again(index_path, tmp_path, name):
-    chance = random.Random(7)
-    words = ["headache", "cold", "seizure", "diabetes mellitus type 2", "cephalgia", "café", "zzz", "bad \0"]
-    source = tmp_path / "in.csv"
-    with open(source, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["code", "mention", "context", "frequency"])
-        for number in range(200_000):
-            writer.writerow([number, f"{chance.choice(words)} {chance.randrange(2_000)}", "", ""])
-    unbroken, out = tmp_path / f"unbroken.{name}", tmp_path / f"out.{name}"
-    assert start(index_path, source, unbroken, "", "", "5000").wait(timeout=600) == 0
-    kills = 0
-    while True:
-        process = start(index_path, source, out, "resume", "", "5000")
-        goal = durable_chunks(out) + chance.randrange(1, 8)
-        while durable_chunks(out) < goal and process.poll() is None:
-            time.sleep(0.01)
-        time.sleep(chance.random() * 0.5)
-        # Where the output is, all is done but the end of the process.
-        if out.exists() or process.poll() is not None:
-            process.wait(timeout=600)
-            break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    assert process.returncode == 0
-    assert kills >= 5
-    assert same(out, unbroken)
-    assert len(content(out)) > 200_000
-
-
-def test_a_full_disk_gives_one_error_and_no_half_output(index_path, normalizer, many, tmp_path):
-    moody = Normalizer(normalizer.index, encoder=MoodyEncoder())
-    run(moody, Job(table_of(many), tmp_path / "unbroken.csv", top_k=2, chunk_rows=50))
-    out = tmp_path / "out.csv"
-    process = start(index_path, many, out, "", "100000")
-    _, errors = process.communicate()
-    assert process.returncode == 1
-    assert "Traceback" not in errors
-    assert errors.splitlines()[-1] == f"error: could not write {out}: File too large; make room and go on with --resume"
-    assert not out.exists()
-    assert durable_chunks(out) > 3
-    _, errors = start(index_path, many, out, "resume").communicate()
-    assert out.read_bytes() == (tmp_path / "unbroken.csv").read_bytes(), errors
-
-
-@pytest.mark.parametrize("name", ["csv", "parquet"])
-def test_a_disk_full_from_the_start_leaves_nothing(index_path, many, tmp_path, name):
-    process = start(index_path, many, tmp_path / f"out.{name}", "", "100")
-    _, errors = process.communicate()
-    assert process.returncode == 1
-    assert "Traceback" not in errors
-    assert "File too large; nothing was changed" in errors.splitlines()[-1]
-    assert [path.name for path in tmp_path.iterdir()] == ["many.csv"]
 
 
 def _umask() -> int:

@@ -34,24 +34,6 @@ def run(*arguments):
     return CliRunner().invoke(app, ["convert", *map(str, arguments)])
 
 
-def test_to_sssom(source, tmp_path):
-    out = tmp_path / "new" / "out.sssom.tsv"
-    result = run(source, "-o", out, *HEADER, *LOCAL)
-    assert result.exit_code == 0, result.output
-    assert out.read_text().splitlines()[-2].startswith("LOCAL:T1\tsore toe\tskos:exactMatch\tSNOMEDCT:100\tToe pain\t")
-    assert result.stdout.splitlines() == [
-        f"{out}: 3 mappings read",
-        "  not held:          1  further candidates",
-        "  not held:          1  explanation",
-    ]
-    assert "1 rows were set aside" in result.stderr
-    with open(f"{out}.rejects.csv", newline="") as file:
-        assert [(row["line"], row["field"], row["value"]) for row in csv.DictReader(file)] == [
-            ("5", "relation", "wrong")
-        ]
-    assert sorted(path.name for path in out.parent.iterdir()) == ["out.sssom.tsv", "out.sssom.tsv.rejects.csv"]
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.sssom.tsv", "a.r4.json"])
 def test_what_is_gzipped_is_read_as_it_stands(source, tmp_path, name):
     plain, packed = tmp_path / name, tmp_path / f"{name}.gz"
@@ -63,29 +45,6 @@ def test_what_is_gzipped_is_read_as_it_stands(source, tmp_path, name):
         assert result.exit_code == 0, result.output
     assert backs[0].read_bytes() == backs[1].read_bytes()
     assert run(source, "-o", packed, *HEADER, *LOCAL).exit_code != 0
-
-
-def test_omop_ids_come_from_athena(source, tmp_path):
-    out, concepts = tmp_path / "out.usagi.csv", tmp_path / "CONCEPT.csv"
-    with pytest.raises(UsageError, match="--concepts"):
-        raise run(source, "-o", out).exception
-    assert not out.exists()
-    assert not list(tmp_path.glob("*.part"))
-    concepts.write_text("concept_id\tdomain_id\tvocabulary_id\tconcept_code\n31\tCondition\tSNOMED\t100\n")
-    assert run(source, "-o", out, "--concepts", concepts).exit_code == 0
-    assert [line.split(",")[9] for line in out.read_text().splitlines()[1:]] == ["31", "0"]
-    table = tmp_path / "out.stcm.csv"
-    words = ["--concepts", concepts, "--source-vocabulary", "LOCAL", "--with-review"]
-    assert run(out, "-o", table, *words).exit_code == 0
-    assert [line.split(",")[4:6] for line in table.read_text().splitlines()[1:]] == [["31", "SNOMED"], ["0", "None"]]
-
-
-def test_what_is_not_read_is_told_once(tmp_path):
-    source, out, concepts = tmp_path / "in.usagi.csv", tmp_path / "out.stcm.csv", tmp_path / "CONCEPT.csv"
-    source.write_text("sourceCode,sourceName,mappingStatus,conceptId,ADD_INFO:unit\n1,a,APPROVED,31,mg\n")
-    concepts.write_text("concept_id\tdomain_id\tvocabulary_id\tconcept_code\n31\tCondition\tSNOMED\t100\n")
-    result = run(source, "-o", out, "--concepts", concepts, "--source-vocabulary", "LOCAL")
-    assert result.stderr.count("ADD_INFO:unit (1)") == 1
 
 
 def test_what_cannot_be_written_is_set_aside(tmp_path):
@@ -151,30 +110,9 @@ def test_a_map_holds_what_was_accepted_or_reviewed(decided, tmp_path, name):
     assert "nobody has accepted" not in result.stdout
 
 
-def test_words_that_are_read_as_others_are_counted(tmp_path):
-    source, out = tmp_path / "in.sssom.tsv", tmp_path / "out.csv"
-    source.write_text(
-        "#curie_map:\n#  ICD10CM: http://hl7.org/fhir/sid/icd-10-cm/\n"
-        "subject_id\tsubject_label\tpredicate_id\tobject_id\tmapping_justification\n"
-        "ICD10CM:R56.9\tfit\tskos:closeMatch\tHP:0001250\tsemapv:ManualMappingCuration\n"
-        "ICD10CM:R05\tcough\tskos:exactMatch\tHP:0012735\tsemapv:ManualMappingCuration\n"
-    )
-    result = run(source, "-o", out)
-    assert "  not held:          1  predicate_id skos:closeMatch, read as skos:relatedMatch\n" in result.stdout
-    with open(out, newline="") as file:
-        found = [(row["mention_code"], row["status"], row["decision"]) for row in csv.DictReader(file)]
-    assert found == [("R56.9", "approved", "reviewed"), ("R05", "approved", "reviewed")]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["-o", "out.xml"], "say --format"),
-        (["-o", "out", "--format", "ssom"], "did you mean 'sssom'"),
-        (["-o", "out.csv", "--from", "cvs"], "did you mean 'csv'"),
-        (["-o", "out.csv", "--date", "31.1.2026"], "2026-01-31"),
-        (["-o", "out.csv", "--prefix", "LOCAL"], "LOCAL=https://"),
-        (["-o", "out.csv", "--prefix", "MY CODES=https://example.org/"], "'MY CODES' can be no CURIE's prefix"),
         (["-o", "out.csv", "--prefix", "1x=https://example.org/"], "'1x' can be no CURIE's prefix"),
         (["-o", "out.sssom.tsv"], "--set-id"),
         (["-o", "out.sssom.tsv", *HEADER, "--source-vocabulary", "MINE"], "--prefix MINE="),
@@ -199,13 +137,6 @@ def test_nothing_is_overwritten_unless_told(source, tmp_path):
     assert len(out.read_text().splitlines()) == 3
 
 
-def test_a_missing_input(tmp_path):
-    error = run(tmp_path / "no.csv", "-o", tmp_path / "out.jsonl").exception
-    assert isinstance(error, InputError)
-    assert error.exit_code == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -226,20 +157,16 @@ def test_a_table_without_concepts_is_not_one_of_nils(tmp_path, name, text):
     assert not out.exists()
 
 
-def test_a_key_may_be_missing_here_and_there(tmp_path):
-    source, out = tmp_path / "in.jsonl", tmp_path / "out.csv"
-    source.write_text('{"mention": "Cough"}\n{"mention": "Fever", "concept_id": "HP:0001945", "ward": "B"}\n')
+def test_words_that_are_read_as_others_are_counted(tmp_path):
+    source, out = tmp_path / "in.sssom.tsv", tmp_path / "out.csv"
+    source.write_text(
+        "#curie_map:\n#  ICD10CM: http://hl7.org/fhir/sid/icd-10-cm/\n"
+        "subject_id\tsubject_label\tpredicate_id\tobject_id\tmapping_justification\n"
+        "ICD10CM:R56.9\tfit\tskos:closeMatch\tHP:0001250\tsemapv:ManualMappingCuration\n"
+        "ICD10CM:R05\tcough\tskos:exactMatch\tHP:0012735\tsemapv:ManualMappingCuration\n"
+    )
     result = run(source, "-o", out)
-    assert result.stdout == f"{out}: 2 mappings read\n"
-    assert f"{source}: columns that are not read, and how many values each has: ward (1)" in result.stderr
-
-
-@pytest.mark.parametrize("name", ["in.csv", "in.parquet"])
-def test_columns_that_are_not_read_are_told(tmp_path, name):
-    source = tmp_path / name
-    table = pl.DataFrame({"mention": ["Fever"], "concept_id": ["HP:0001945"], "ward": ["B"], "note": ["x"]})
-    table.write_csv(source) if name.endswith("csv") else table.write_parquet(source)
-    said = run(source, "-o", tmp_path / "out.csv").stderr
-    assert f"{source}: columns that are not read" in said
-    assert "ward" in said
-    assert "note" in said
+    assert "  not held:          1  predicate_id skos:closeMatch, read as skos:relatedMatch\n" in result.stdout
+    with open(out, newline="") as file:
+        found = [(row["mention_code"], row["status"], row["decision"]) for row in csv.DictReader(file)]
+    assert found == [("R56.9", "approved", "reviewed"), ("R05", "approved", "reviewed")]

@@ -11,7 +11,7 @@ from fhir.resources.R4B.conceptmap import ConceptMap as R4
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import fhir_r4, fhir_r5
 from tests.mappings import sample
 from tests.mappings.sample import header, mapping
@@ -65,57 +65,6 @@ def checked(module, lines, path, head=HEAD):
     return document
 
 
-def test_an_r4_document(tmp_path):
-    lines = [
-        mapping("sore toe", mention_code="T1", relation="narrow", concept_name="Toe"),
-        mapping("sore toe", "HP:0000002", mention_code="T1", rank=2),
-        mapping("no toe", None, mention_code="T2", row=2),
-        mapping("sore toe", "SNOMEDCT:5", mention_code="T1", relation="exact", row=1, comment="yes"),
-    ]
-    document = checked(fhir_r4, lines, tmp_path / "a.json", header(target_system="HP", date="2026-01-31"))
-    assert {key: value for key, value in document.items() if key != "group"} == {
-        "resourceType": "ConceptMap",
-        "url": "https://example.org/maps/mine",
-        "name": "Map_mine",
-        "status": "draft",
-        "date": "2026-01-31",
-        "description": f"Made by alphita {HEAD.tool_version}.",
-        "copyright": "https://example.org/licence",
-    }
-    assert document["group"] == [
-        {
-            "source": "https://example.org/local/",
-            "target": "http://human-phenotype-ontology.org",
-            "element": [
-                {
-                    "code": "T1",
-                    "display": "sore toe",
-                    "target": [
-                        {
-                            "code": "HP:0000001",
-                            "display": "Toe",
-                            "equivalence": "narrower",
-                            "comment": "The target is narrower in meaning than the source.",
-                        }
-                    ],
-                },
-                {"code": "T2", "display": "no toe", "target": [{"equivalence": "unmatched"}]},
-            ],
-        },
-        {
-            "source": "https://example.org/local/",
-            "target": "http://snomed.info/sct",
-            "element": [
-                {
-                    "code": "T1",
-                    "display": "sore toe",
-                    "target": [{"code": "5", "equivalence": "equivalent", "comment": "yes"}],
-                }
-            ],
-        },
-    ]
-
-
 def test_an_r5_document(tmp_path):
     lines = [
         mapping("sore toe", mention_code="T1", relation="broad", confidence=0.9, similarity=-0.25, status="approved"),
@@ -152,31 +101,6 @@ def test_an_r5_document(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("relation", "r4", "r5"),
-    [
-        ("exact", "equivalent", "equivalent"),
-        ("broad", "wider", "source-is-narrower-than-target"),
-        ("narrow", "narrower", "source-is-broader-than-target"),
-        ("related", "inexact", "related-to"),
-        (None, "relatedto", "related-to"),
-    ],
-)
-def test_relation(tmp_path, relation, r4, r5):
-    for module, key, code in ((fhir_r4, "equivalence", r4), (fhir_r5, "relationship", r5)):
-        document = checked(module, [mapping(relation=relation)], tmp_path / "a.json")
-        assert document["group"][0]["element"][0]["target"][0][key] == code
-    assert [one.relation for one in sample.read(fhir_r5, HEAD, tmp_path / "a.json")] == [relation or "related"]
-
-
-@pytest.mark.parametrize("module", BOTH)
-def test_a_mention_with_a_target_and_a_nil_keeps_the_target(tmp_path, module):
-    lines = [mapping(mention_code="1"), mapping(concept_id=None, mention_code="1", row=2)]
-    document = checked(module, lines, tmp_path / "a.json", header(target_system="HP"))
-    assert [len(one["target"]) for one in document["group"][0]["element"]] == [1]
-    assert document["group"][0]["element"][0]["target"][0]["code"] == "HP:0000001"
-
-
 @pytest.mark.parametrize("module", BOTH)
 @pytest.mark.parametrize("system", ["", "HP", "SNOMEDCT"])
 def test_a_nil_of_another_group_gives_way_to_a_target(tmp_path, module, system):
@@ -200,33 +124,12 @@ def test_a_nil_of_another_group_gives_way_to_a_target(tmp_path, module, system):
 
 
 @pytest.mark.parametrize("module", BOTH)
-def test_mappings_that_say_the_same_are_said_once(tmp_path, module):
-    lines = [mapping(mention_code="1", row=row) for row in (1, 2)] + [mapping(mention_code="1", concept_id="HP:3")]
-    told = []
-    document = checked(module, lines, tmp_path / "a.json", header(tell=told.append))
-    assert told == [f"{tmp_path / 'a.json'}: 1 mappings that say again what another one says were left out"]
-    assert [[target["code"] for target in one["target"]] for one in document["group"][0]["element"]] == [
-        ["HP:0000001", "HP:3"]
-    ]
-
-
-@pytest.mark.parametrize("module", BOTH)
 def test_without_a_source_vocabulary_or_codes(tmp_path, module):
     document = checked(module, [mapping()], tmp_path / "a.json", header(source_vocabulary=""))
     assert "source" not in document["group"][0]
     assert "code" not in document["group"][0]["element"][0]
     system = header(source_vocabulary="ANY", source_system="urn:oid:1.2.3")
     assert checked(module, [mapping()], tmp_path / "a.json", system)["group"][0]["source"] == "urn:oid:1.2.3"
-
-
-@pytest.mark.parametrize("module", BOTH)
-def test_what_the_header_lacks(module):
-    with pytest.raises(UsageError, match="--set-id"):
-        module.begin(header(set_id=""))
-    with pytest.raises(UsageError, match="--prefix MINE="):
-        module.begin(header(source_vocabulary="MINE"))
-    with pytest.raises(UsageError, match="--prefix XYZ="):
-        module.encode(HEAD, [mapping(concept_id="XYZ:1")])
 
 
 @pytest.mark.parametrize("module", BOTH)

@@ -76,20 +76,6 @@ def candidate(row=1, rank=2, **changed):
     return answer(row, **{"rank": rank, "concept_id": "HP:0000002", "concept_name": "Toe", **changed})
 
 
-def test_a_row_says_what_was_answered_and_why(tmp_path):
-    found = page(tmp_path, [answer(frequency=1204, confidence=0.934, decision="accept")])
-    [row] = found.mentions
-    for said in ("sore toe", "T1", "1,204 times", "Toe pain", "HP:0000001", "0.93", "accept"):
-        assert said in row["text"]
-    assert "Nearest to “sore toe” (similarity 0.91); found by similar letters, similar meaning" in row["text"]
-    assert '<i style="width:93%">' in found.content
-    assert found.links == ["http://purl.obolibrary.org/obo/HP_0000001"]
-    explained = page(tmp_path, [answer(explanation="nearest to 'x' (exact synonym); found by letters")])
-    assert "nearest to 'x' (exact synonym)" in explained.mentions[0]["text"]
-    assert "found by letters" in explained.mentions[0]["text"]
-    assert "Nearest to" not in explained.mentions[0]["text"]
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -135,94 +121,6 @@ def test_all_that_a_mapping_says_is_there(tmp_path, status):
             assert all(each in shown for each in str(value).split("|")), name
     assert status == "unreviewed" or status in shown
     assert html.losses(HEAD, [one]) == {}
-
-
-def test_a_nil_shows_the_nearest(tmp_path):
-    lines = [
-        sample.mapping("invoice", None, matched_term="Invasion", similarity=0.28, confidence=0.98, decision="nil"),
-        sample.mapping("", None, row=2),
-    ]
-    found = page(tmp_path, lines)
-    near, nothing = (one["text"] for one in found.mentions)
-    for said in ("No concept fits", "nearest found: “Invasion”", "0.98", "NIL", "too far away"):
-        assert said in near
-    assert "No concept fits" in nothing
-    assert "nothing came near" in nothing
-    assert "(empty)" in nothing
-    assert [one["data-d"] for one in found.mentions] == ["nil", "nil"]
-
-
-def test_without_confidence_there_is_no_bar(tmp_path):
-    found = page(tmp_path, [answer(), sample.mapping("x", None, row=2)])
-    assert "class=bar" not in found.content
-    assert found.content.count('aria-label="no confidence">–<') == 2
-    assert "no decision" in found.mentions[0]["text"]
-    assert "alphita calibrate" in found.said
-    assert "of a hundred answers at 0.90, about ninety are" not in found.said
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"), [(1.0, "1.00"), (0.9999, ">0.99"), (0.994, "0.99"), (0.004, "<0.01"), (0.0, "0.00")]
-)
-def test_no_confidence_is_rounded_to_certainty(tmp_path, number, shown):
-    row = page(tmp_path, [answer(confidence=number)]).mentions[0]
-    assert shown in row["text"]
-    assert float(row["data-c"]) == pytest.approx(number)
-
-
-def test_candidates_are_folded_beneath_their_mention(tmp_path):
-    lines = [answer(), candidate(rank=2), candidate(rank=3, concept_name="Foot"), answer(2), candidate(2)]
-    found = page(tmp_path, lines)
-    first, second = found.mentions
-    assert "2 further candidates" in first["text"]
-    assert "1 further candidate" in second["text"]
-    assert "Foot" in first["folded"]
-    assert "Foot" not in first["text"] + second["text"] + second["folded"]
-    assert found.content.count("<li value=3>") == 1
-    assert "<details open" not in found.content
-
-
-def test_several_targets_of_a_mention_stand_beneath_one_another(tmp_path):
-    value = answer(mapping_type="maps_to_value", concept_name="Severe")
-    rejected = candidate(status="rejected", reviewer="ann", reviewed_at="2026-01-12T09:00:00Z", decision="accept")
-    [row] = page(tmp_path, [answer(decision="accept"), value, rejected]).mentions
-    for said in ("Toe pain", "Severe", "maps to value", "rejected", "ann", "2026-01-12", "proposed: accept"):
-        assert said in row["text"]
-    assert row["text"].count("T1") == 1
-    assert row["data-d"] == "accept"
-
-
-def test_the_top_counts_and_says_what_was_mapped_to_what(tmp_path):
-    decisions = ["accept"] * 3 + ["review", None, "perhaps"]
-    lines = [answer(row, decision=decision) for row, decision in enumerate(decisions, 1)]
-    lines += [candidate(6), sample.mapping("x", None, row=7, decision="nil", confidence=0.5)]
-    lines += [answer(8, status="approved", decision="accept")]
-    found = page(tmp_path, lines)
-    assert "8 mentions mapped to HP" in found.said
-    for said in ("Human Phenotype Ontology (HP) 2025-01-16", "CLINIC", "2026-02-03", f"alphita {HEAD.tool_version}"):
-        assert said in found.said
-    legend = re.search(r'<ul class="legend">(.*?)</ul>', found.content)[1]
-    shown = re.findall(r"<b>(\d+)</b> ([\w ]+?) <", legend)
-    assert shown == [("3", "accept"), ("1", "review"), ("1", "NIL"), ("2", "no decision"), ("1", "by people")]
-    assert "of a hundred answers at 0.90, about ninety are" in found.said
-    assert "proposed: perhaps" in found.mentions[5]["text"]
-
-
-def test_of_no_mentions_and_of_one(tmp_path):
-    none = page(tmp_path, [], Header())
-    assert "0 mentions mapped" in none.said
-    assert "There is no mention in this file." in none.said
-    assert "1 mention mapped<" in page(tmp_path, [answer()], Header()).content
-
-
-def test_a_page_of_too_many_mentions_is_told_of(tmp_path, monkeypatch):
-    monkeypatch.setattr(html, "MANY", 2)
-    told = []
-    head = replace(HEAD, tell=told.append)
-    page(tmp_path, [answer(row) for row in (1, 2)], head)
-    assert told == []
-    page(tmp_path, [answer(row) for row in (1, 2, 3)], head)
-    assert told == [f"{tmp_path / 'out.html'}: 3 mentions are much for one page; a browser shows up to 2 at ease"]
 
 
 def test_only_the_page_s_own_script_may_run(tmp_path):
@@ -284,3 +182,22 @@ def test_a_page_cannot_be_read(tmp_path):
         assert isinstance(found.exception, InputError)
         assert "out.html" in str(found.exception)
     assert [one.name for one in tmp_path.iterdir()] == ["out.html"]
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(1.0, "1.00"), (0.9999, ">0.99"), (0.994, "0.99"), (0.004, "<0.01"), (0.0, "0.00")]
+)
+def test_no_confidence_is_rounded_to_certainty(tmp_path, number, shown):
+    row = page(tmp_path, [answer(confidence=number)]).mentions[0]
+    assert shown in row["text"]
+    assert float(row["data-c"]) == pytest.approx(number)
+
+
+def test_a_page_of_too_many_mentions_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "MANY", 2)
+    told = []
+    head = replace(HEAD, tell=told.append)
+    page(tmp_path, [answer(row) for row in (1, 2)], head)
+    assert told == []
+    page(tmp_path, [answer(row) for row in (1, 2, 3)], head)
+    assert told == [f"{tmp_path / 'out.html'}: 3 mentions are much for one page; a browser shows up to 2 at ease"]

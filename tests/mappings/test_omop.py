@@ -65,13 +65,6 @@ def test_lengths():
     assert omop.validate(far, mapping(mention_code="1")).problem == "a vocabulary id of more than 20 characters"
 
 
-def test_ids_of_omop_are_needed():
-    with pytest.raises(UsageError, match="alphita terminology import omop"):
-        omop.encode(header(target_info=None), [mapping()])
-    # Its vocabulary is not known.
-    assert omop.validate(header(), mapping(concept_id="OMOP:77")).field == "concept_id"
-
-
 def test_tabs_and_line_breaks_are_one_blank(tmp_path):
     lines = [
         mapping("sore\t\ttoe", row=1),
@@ -107,21 +100,6 @@ def test_reading_what_others_wrote(tmp_path):
         ["4", "target_concept_id"],
         ["5", "source_code"],
     ]
-
-
-def test_what_others_wrote_and_is_not_held_is_counted(tmp_path):
-    path = tmp_path / "in.csv"
-    path.write_text(
-        f"{FIRST}\n1,0,V,Cold,21,S,1970-01-01,2099-12-31,\n1,0,W,Wart,22,S,2020-01-01,2021-12-31,\n3,7,V,Mole,23,S,,,\n"
-    )
-    head = header()
-    assert len(sample.read(omop, head, path)) == 3
-    assert head.lost == {
-        "source_vocabulary_id W, read as V": 1,
-        "valid_start_date": 1,
-        "valid_end_date": 1,
-        "source_concept_id": 1,
-    }
 
 
 def test_facts_of_concepts(tmp_path):
@@ -227,3 +205,18 @@ def test_target_0_is_left_out_where_a_code_has_another_target(tmp_path):
         f"{path}: 1 rows that repeat a code and its target were left out",
         f"{path}: 2 rows with target 0 of a code that has another target were left out",
     ]
+
+
+def test_what_others_wrote_and_is_not_held_is_counted(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text(
+        f"{FIRST}\n1,0,V,Cold,21,S,1970-01-01,2099-12-31,\n1,0,W,Wart,22,S,2020-01-01,2021-12-31,\n3,7,V,Mole,23,S,,,\n"
+    )
+    head = header()
+    assert len(sample.read(omop, head, path)) == 3
+    assert head.lost == {
+        "source_vocabulary_id W, read as V": 1,
+        "valid_start_date": 1,
+        "valid_end_date": 1,
+        "source_concept_id": 1,
+    }

@@ -63,68 +63,6 @@ def rows(path):
     return [dict(zip(lines[0].split("\t"), line.split("\t"), strict=True)) for line in lines[1:]]
 
 
-def test_a_file_to_the_letter(tmp_path):
-    lines = [
-        mapping(
-            "sore toe",
-            mention_code="T 2",
-            relation="broad",
-            routes="vectors",
-            similarity=0.81251,
-            confidence=0.9005,
-            concept_name="Toe",
-        ),
-        mapping(
-            "bad toe",
-            mention_code="T1",
-            relation="exact",
-            method="exact",
-            similarity=1.0,
-            matched_term="Bad toe",
-            routes="exact|letters",
-        ),
-        mapping("no toe", None, mention_code="T3", similarity=0.2),
-        mapping("sore toe", "HP:0000002", mention_code="T 2", rank=2),
-        mapping(
-            "red toe",
-            mention_code="T4",
-            relation="exact",
-            status="rejected",
-            reviewer="Ann",
-            similarity=0.5,
-            reviewed_at="2026-01-30T10:00:00+00:00",
-            comment='says "no"',
-            routes="letters",
-        ),
-    ]
-    path = sample.write(sssom, HEAD, lines, tmp_path / "a.sssom.tsv")
-    expected = """\
-#sssom_version: "1.1"
-#curie_map:
-#  HP: http://purl.obolibrary.org/obo/HP_
-#  LOCAL: https://example.org/local/
-#mapping_set_id: https://example.org/maps/mine
-#mapping_set_version: "3"
-#license: https://example.org/licence
-#subject_source_version: "2025"
-#object_source_version: HP 2026-01-01
-#mapping_tool: alphita
-#mapping_tool_version: "0.1"
-#mapping_date: 2026-01-31
-#similarity_measure: cosine similarity
-subject_id|subject_label|predicate_id|predicate_modifier|object_id|object_label|mapping_justification|reviewer_label|\
-review_date|confidence|match_string|similarity_score|comment
-LOCAL:T%202|sore toe|skos:broadMatch||HP:0000001|Toe|semapv:SemanticSimilarityThresholdMatching|||0.901||0.813|
-LOCAL:T1|bad toe|skos:exactMatch||HP:0000001||semapv:LexicalMatching||||Bad toe|1|
-LOCAL:T3|no toe|skos:exactMatch||sssom:NoTermFound||semapv:CompositeMatching|||||0.2|
-LOCAL:T4|red toe|skos:exactMatch|Not|HP:0000001||semapv:MappingReview|Ann|2026-01-30|||0.5|"says ""no\"""
-"""
-    assert path.read_bytes().decode() == expected.replace("|", "\t")
-    assert len(validated(path)) == 4
-    # Routes "exact|letters" of the second, "letters" of the last; the time of day of the review.
-    assert sssom.losses(HEAD, lines) == {"further candidates": 1, "routes": 2, "reviewed_at": 1}
-
-
 def test_yaml_scalars_are_what_they_were(tmp_path):
     for value in ("2026-01-31", "1.0", "yes", "null", "a: b", "x #y", "- z", "it's", '"q"', "tab\tbed", "ß", "1e3"):
         path = sample.write(sssom, header(version=value, source_version=value), [mapping()], tmp_path / "a.tsv")
@@ -147,12 +85,6 @@ def test_a_string_without_a_code_is_a_literal(tmp_path):
     assert sssom.losses(header(source_vocabulary=""), [coded]) == {"mention_code": 1}
 
 
-def test_codes_and_literals_in_one_file(tmp_path):
-    path = sample.write(sssom, HEAD, [mapping("a"), mapping("b", mention_code="1")], tmp_path / "a.tsv")
-    assert [(row["subject_id"], row["subject_type"]) for row in rows(path)] == [("", "rdfs literal"), ("LOCAL:1", "")]
-    validated(path)
-
-
 @pytest.mark.parametrize(
     ("fields", "justification"),
     [
@@ -172,22 +104,6 @@ def test_justification(tmp_path, fields, justification):
     path = sample.write(sssom, HEAD, [mapping(**fields)], tmp_path / "a.tsv")
     assert [row["mapping_justification"] for row in rows(path)] == [f"semapv:{justification}"]
     validated(path)
-
-
-@pytest.mark.parametrize(
-    ("relation", "predicate"),
-    [
-        ("exact", "exactMatch"),
-        ("broad", "broadMatch"),
-        ("narrow", "narrowMatch"),
-        ("related", "relatedMatch"),
-        (None, "relatedMatch"),
-    ],
-)
-def test_predicate(tmp_path, relation, predicate):
-    path = sample.write(sssom, HEAD, [mapping(relation=relation)], tmp_path / "a.tsv")
-    assert [row["predicate_id"] for row in rows(path)] == [f"skos:{predicate}"]
-    assert ("relation" in sssom.losses(HEAD, [mapping(relation=relation)])) == (relation is None)
 
 
 @pytest.mark.parametrize(
@@ -215,12 +131,6 @@ def test_what_cannot_be_written():
     assert sssom.validate(HEAD, mapping("", mention_code="1")) is None
     assert sssom.losses(HEAD, [mapping(concept_id="no curie")]) == {"not a CURIE": 1}
     assert sssom.encode(HEAD, [mapping(concept_id="no curie")]) == b""
-
-
-def test_rows_are_sorted_by_code_point(tmp_path):
-    lines = [mapping(name) for name in ("ä", "Z", "a", "\U0001f600", "\uffee", "a b")]
-    path = sample.write(sssom, HEAD, lines, tmp_path / "a.tsv")
-    assert [row["subject_label"] for row in rows(path)] == ["Z", "a", "a b", "ä", "\uffee", "\U0001f600"]
 
 
 def test_rows_alike_in_all_are_written_once(tmp_path):
@@ -267,26 +177,6 @@ def test_reading_what_others_wrote(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
-    [("semapv:LexicalMatching", "semapv:Guessing"), ("skos:exactMatch", "nowhere:exactMatch"), ("0.5", "1.5")],
-)
-def test_the_validators_would_find_a_fault(tmp_path, right, wrong):
-    line = mapping(method="exact", relation="exact", confidence=0.5)
-    path = sample.write(sssom, HEAD, [line], tmp_path / "a.tsv")
-    validated(path)
-    path.write_text(path.read_text().replace(right, wrong))
-    with pytest.raises((AssertionError, ValueError)):
-        validated(path)
-
-
-def test_the_prefix_of_the_source_vocabulary_is_taken_off(tmp_path):
-    path = sample.write(sssom, HEAD, [mapping(mention_code="a 1")], tmp_path / "a.tsv")
-    assert [one.mention_code for one in sample.read(sssom, HEAD, path)] == ["a 1"]
-    # It is the only one that the file has, and declares.
-    assert [one.mention_code for one in sample.read(sssom, header(source_vocabulary=""), path)] == ["a 1"]
-
-
-@pytest.mark.parametrize(
     ("subjects", "declared", "vocabulary", "codes"),
     [
         (["ICD10CM:R56.9", "ICD10CM:R05"], ["ICD10CM"], "", ["R56.9", "R05"]),
@@ -311,25 +201,6 @@ def test_a_code_has_no_prefix_that_the_file_declares(tmp_path, subjects, declare
     )
     head = header(source_vocabulary=vocabulary)
     assert [one.mention_code for one in sample.read(sssom, head, path)] == codes
-
-
-def test_words_of_others_that_are_not_held_are_counted(tmp_path):
-    path = tmp_path / "in.sssom.tsv"
-    path.write_text(
-        "#similarity_measure: Jaccard\n"
-        "subject_id\tpredicate_id\tobject_id\tmapping_justification\tsimilarity_score\n"
-        "A:1\tskos:closeMatch\tHP:1\tsemapv:LogicalReasoning\t0.5\n"
-        "A:2\towl:sameAs\tHP:1\tsemapv:LexicalMatching\t\n"
-        "A:3\tskos:exactMatch\tsssom:NoTermFound\tsemapv:MappingReview\t\n"
-    )
-    head = header()
-    assert len(sample.read(sssom, head, path)) == 3
-    assert head.lost == {
-        "predicate_id skos:closeMatch, read as skos:relatedMatch": 1,
-        "predicate_id owl:sameAs, read as skos:exactMatch": 1,
-        "mapping_justification semapv:LogicalReasoning, read as semapv:UnspecifiedMatching": 1,
-        "similarity_measure Jaccard, read as cosine similarity": 1,
-    }
 
 
 @pytest.mark.parametrize(
@@ -357,19 +228,6 @@ def test_several_values_that_others_wrote(tmp_path):
     assert (back.matched_term, back.reviewer) == ("fits|seizure|x|c\\d|e\\", "ann|bob")
 
 
-def test_a_rejection_of_nil_is_left_out(tmp_path):
-    line = mapping(concept_id=None, status="rejected")
-    assert rows(sample.write(sssom, HEAD, [line], tmp_path / "a.tsv")) == []
-    assert sssom.losses(HEAD, [line]) == {"rejections of NIL": 1}
-
-
-def test_a_rejection_of_an_unknown_relation_denies_that_they_are_the_same(tmp_path):
-    line = mapping(status="rejected")
-    (row,) = rows(sample.write(sssom, HEAD, [line], tmp_path / "a.tsv"))
-    assert (row["predicate_modifier"], row["predicate_id"]) == ("Not", "skos:exactMatch")
-    assert sssom.losses(HEAD, [line])["relation"] == 1
-
-
 def test_a_nil_says_where_no_term_was_found(tmp_path):
     head = header(target_system="MONDO")
     lines = [mapping("no toe", None, row=1), mapping("toe", row=2)]
@@ -385,18 +243,6 @@ def test_a_nil_says_where_no_term_was_found(tmp_path):
         sssom.begin(header(target_system="XYZ"))
 
 
-def test_slots_that_are_not_read_are_told_once(tmp_path):
-    path = tmp_path / "in.sssom.tsv"
-    path.write_text(
-        "#mapping_set_id: https://example.org/x\nsubject_id\tpredicate_id\tobject_id\tmapping_justification\tauthor_id\n"
-        "A:1\tskos:exactMatch\tHP:1\tsemapv:LexicalMatching\torcid:1\n"
-        "A:2\tskos:exactMatch\tHP:1\tsemapv:LexicalMatching\t\n"
-    )
-    told = []
-    assert len(sample.read(sssom, header(tell=told.append), path)) == 2
-    assert told == [f"{path}: columns that are not read, and how many values each has: author_id (1)"]
-
-
 def test_a_uri_of_the_curie_map_that_is_no_utf_8_is_refused(tmp_path):
     path = tmp_path / "in.sssom.tsv"
     path.write_bytes(
@@ -406,3 +252,28 @@ def test_a_uri_of_the_curie_map_that_is_no_utf_8_is_refused(tmp_path):
     )
     with pytest.raises(InputError, match=r"in\.sssom\.tsv:3: not valid UTF-8 text \(field 'MINE'"):
         list(sssom.read(path, header(), Rejects()))
+
+
+def test_words_of_others_that_are_not_held_are_counted(tmp_path):
+    path = tmp_path / "in.sssom.tsv"
+    path.write_text(
+        "#similarity_measure: Jaccard\n"
+        "subject_id\tpredicate_id\tobject_id\tmapping_justification\tsimilarity_score\n"
+        "A:1\tskos:closeMatch\tHP:1\tsemapv:LogicalReasoning\t0.5\n"
+        "A:2\towl:sameAs\tHP:1\tsemapv:LexicalMatching\t\n"
+        "A:3\tskos:exactMatch\tsssom:NoTermFound\tsemapv:MappingReview\t\n"
+    )
+    head = header()
+    assert len(sample.read(sssom, head, path)) == 3
+    assert head.lost == {
+        "predicate_id skos:closeMatch, read as skos:relatedMatch": 1,
+        "predicate_id owl:sameAs, read as skos:exactMatch": 1,
+        "mapping_justification semapv:LogicalReasoning, read as semapv:UnspecifiedMatching": 1,
+        "similarity_measure Jaccard, read as cosine similarity": 1,
+    }
+
+
+def test_a_rejection_of_nil_is_left_out(tmp_path):
+    line = mapping(concept_id=None, status="rejected")
+    assert rows(sample.write(sssom, HEAD, [line], tmp_path / "a.tsv")) == []
+    assert sssom.losses(HEAD, [line]) == {"rejections of NIL": 1}

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from alphita.errors import Rejects, UsageError
-from alphita.mappings.formats import TargetInfo, usagi
+from alphita.mappings.formats import usagi
 from tests.mappings import sample
 from tests.mappings.sample import header, mapping
 
@@ -79,34 +75,6 @@ def test_a_file_to_the_letter(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("relation", "equivalence"),
-    [("exact", "EQUAL"), ("broad", "WIDER"), ("narrow", "NARROWER"), ("related", "INEXACT"), (None, "UNREVIEWED")],
-)
-def test_equivalence(tmp_path, relation, equivalence):
-    path = sample.write(usagi, header(), [mapping(relation=relation)], tmp_path / "a")
-    assert path.read_text().splitlines()[1].split(",")[6] == equivalence
-    assert [one.relation for one in sample.read(usagi, header(), path)] == [relation]
-
-
-@pytest.mark.parametrize(
-    ("status", "written", "back"),
-    [
-        ("unreviewed", "UNCHECKED", "unreviewed"),
-        ("approved", "APPROVED", "approved"),
-        ("flagged", "FLAGGED", "flagged"),
-        ("ignored", "IGNORED", "ignored"),
-        ("rejected", "FLAGGED", "flagged"),
-    ],
-)
-def test_status(tmp_path, status, written, back):
-    line = mapping(status=status)
-    path = sample.write(usagi, header(), [line], tmp_path / "a")
-    assert path.read_text().splitlines()[1].split(",")[5] == written
-    assert [one.status for one in sample.read(usagi, header(), path)] == [back]
-    assert ("status" in usagi.losses(header(), [line])) == (status != back)
-
-
 def test_ids_of_omop_are_needed():
     with pytest.raises(UsageError, match="alphita terminology import omop"):
         usagi.encode(header(target_info=None), [mapping()])
@@ -115,17 +83,6 @@ def test_ids_of_omop_are_needed():
     assert usagi.validate(header(), unknown).value == "HP:0000009"
     assert usagi.encode(header(), [unknown]) == b""
     assert usagi.losses(header(), [unknown]) == {"a concept without OMOP's concept id": 1}
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(sample.ODD.filter(bool), sample.ODD.filter(bool)), min_size=1, max_size=5))
-def test_odd_strings(tmp_path_factory, pairs):
-    lines = [mapping(name, mention_code=code, row=at) for at, (name, code) in enumerate(pairs, 1)]
-    path = sample.write(usagi, header(), lines, tmp_path_factory.mktemp("odd") / "a")
-    # Usagi has no place for a carriage return, and takes equal neighbours for one mention.
-    written = [key for key, _ in groupby((name.replace("\r", ""), code.replace("\r", "")) for name, code in pairs)]
-    assert len(path.read_bytes().decode().split("\n")) == len(written) + 2, "Usagi reads line by line"
-    assert [(one.mention, one.mention_code or "") for one in sample.read(usagi, header(), path)] == written
 
 
 def test_reading_what_others_wrote(tmp_path):
@@ -216,26 +173,6 @@ def statuses(path):
     return [tuple(line.split(",")[place] for place in (5, 9)) for line in path.read_text().splitlines()[1:]]
 
 
-def test_a_rejected_target_beside_another_one_is_left_out(tmp_path):
-    lines = [
-        mapping(mention_code="1", status="rejected"),
-        mapping(mention_code="1", concept_id="HP:0000002", rank=2, status="approved"),
-        mapping(mention_code="2", row=2, status="rejected"),
-        mapping(mention_code="2", concept_id=None, row=2, status="approved"),
-        mapping(mention_code="3", row=3, status="rejected"),
-        mapping(mention_code="3", concept_id="HP:0000002", row=3, rank=2, status="rejected"),
-        mapping(mention_code="3", concept_id="HP:0000002", row=3, rank=3),
-    ]
-    path = sample.write(usagi, header(), lines, tmp_path / "a")
-    assert statuses(path) == [("APPROVED", "12"), ("APPROVED", "0"), ("FLAGGED", "11"), ("FLAGGED", "12")]
-    assert usagi.losses(header(), lines) == {
-        "rejected mappings": 2,
-        "further candidates, but for their concept ids": 1,
-        "rank": 2,
-        "status": 2,
-    }
-
-
 @pytest.mark.parametrize(
     ("first", "second", "written"),
     [
@@ -255,21 +192,6 @@ def test_a_mention_has_one_status(tmp_path, first, second, written):
     assert usagi.losses(header(), lines).get("status", 0) == changed
 
 
-def test_columns_that_are_not_read_are_told_once(tmp_path):
-    told = []
-    read_rows(
-        tmp_path,
-        ",ADD_INFO:unit,domainId,assignedReviewer,createdBy",
-        "1,a,APPROVED,5,mg,Drug,,ann",
-        "2,b,APPROVED,6,ml,Drug,,",
-        tell=told.append,
-    )
-    assert len(told) == 1
-    assert told[0].endswith(
-        "in.usagi.csv: columns that are not read, and how many values each has: ADD_INFO:unit (2), createdBy (1)"
-    )
-
-
 def test_words_that_a_mapping_does_not_hold_are_counted(tmp_path):
     path, head = tmp_path / "in.usagi.csv", header()
     path.write_text(
@@ -283,10 +205,6 @@ def test_words_that_a_mapping_does_not_hold_are_counted(tmp_path):
         "mappingType EVENT, read as MAPS_TO": 1,
         "equivalence EQUIVALENT, read as EQUAL": 1,
     }
-
-
-def test_a_vocabulary_is_not_needed():
-    assert usagi.validate(header(target_info={"HP:0000001": TargetInfo(5, "", "")}.get), mapping()) is None
 
 
 def test_a_mention_given_again_is_one_with_all_frequencies(tmp_path):
@@ -323,20 +241,6 @@ def test_a_mention_given_again_is_one_with_all_frequencies(tmp_path):
     }
 
 
-def test_a_mention_given_again_in_the_next_run_is_one_with_all_frequencies(tmp_path):
-    lines = [mapping("toe", mention_code="T1", row=row, frequency=row) for row in range(1, 6)]
-    # A row that cannot be written does not part its neighbours.
-    lines[2] = mapping("toe", "HP:0000009", mention_code="T1", row=3)
-    lines.append(mapping("heel", row=6))
-    whole = sample.write(usagi, header(), lines, tmp_path / "whole").read_text()
-    assert [line.split(",")[1:3] for line in whole.splitlines()[1:]] == [["toe", "12"], ["heel", "-1"]]
-    for cut in range(1, 6):
-        runs = [lines[:cut], lines[cut:]]
-        assert sample.write_runs(usagi, header(), runs, tmp_path / "runs").read_text() == whole
-    runs = [[one] for one in lines]
-    assert sample.write_runs(usagi, header(), runs, tmp_path / "runs").read_text() == whole
-
-
 def test_a_mention_that_goes_on_and_on_does_not_fill_the_memory():
     held = ()
     for row in range(100):
@@ -344,13 +248,6 @@ def test_a_mention_that_goes_on_and_on_does_not_fill_the_memory():
         complete, held = usagi.split_complete(header(), [*held, *lines])
         assert (complete, len(held)) == ([], 2)
     assert [one.frequency for one in held] == [100, 100]
-
-
-def test_rows_numbered_anew_in_files_put_together_are_all_counted(tmp_path):
-    lines = [mapping("toe", row=row, frequency=3) for row in (1, 2, 1, 2)]
-    path = sample.write(usagi, header(), lines, tmp_path / "a")
-    assert [one.frequency for one in sample.read(usagi, header(), path)] == [12]
-    assert usagi.losses(header(), lines) == {"mentions given again, with the first one's row": 3}
 
 
 def test_repetitions_with_other_targets_keep_them_all(tmp_path):
@@ -384,3 +281,38 @@ def test_a_target_that_a_file_repeats_is_read_once(tmp_path):
     assert aside.count == 1
     assert "the mention has this target already" in (tmp_path / "r.csv").read_text()
     assert ",3," in (tmp_path / "r.csv").read_text().splitlines()[1]
+
+
+def test_a_rejected_target_beside_another_one_is_left_out(tmp_path):
+    lines = [
+        mapping(mention_code="1", status="rejected"),
+        mapping(mention_code="1", concept_id="HP:0000002", rank=2, status="approved"),
+        mapping(mention_code="2", row=2, status="rejected"),
+        mapping(mention_code="2", concept_id=None, row=2, status="approved"),
+        mapping(mention_code="3", row=3, status="rejected"),
+        mapping(mention_code="3", concept_id="HP:0000002", row=3, rank=2, status="rejected"),
+        mapping(mention_code="3", concept_id="HP:0000002", row=3, rank=3),
+    ]
+    path = sample.write(usagi, header(), lines, tmp_path / "a")
+    assert statuses(path) == [("APPROVED", "12"), ("APPROVED", "0"), ("FLAGGED", "11"), ("FLAGGED", "12")]
+    assert usagi.losses(header(), lines) == {
+        "rejected mappings": 2,
+        "further candidates, but for their concept ids": 1,
+        "rank": 2,
+        "status": 2,
+    }
+
+
+def test_columns_that_are_not_read_are_told_once(tmp_path):
+    told = []
+    read_rows(
+        tmp_path,
+        ",ADD_INFO:unit,domainId,assignedReviewer,createdBy",
+        "1,a,APPROVED,5,mg,Drug,,ann",
+        "2,b,APPROVED,6,ml,Drug,,",
+        tell=told.append,
+    )
+    assert len(told) == 1
+    assert told[0].endswith(
+        "in.usagi.csv: columns that are not read, and how many values each has: ADD_INFO:unit (2), createdBy (1)"
+    )

@@ -48,6 +48,7 @@ class ImportSpec:
 def import_(spec: ImportSpec) -> None:
     """Read a terminology's files into a .terminology folder."""
     from alphita import config
+    from alphita.terminology.detect import find_packaged
 
     machine.set_threads(spec.threads)
     if spec.list:
@@ -58,7 +59,7 @@ def import_(spec: ImportSpec) -> None:
     output, loader = spec.output, registry.load(LOADERS, spec.format)
     sets = [*spec.settings, *_onto(spec.format, spec.onto, loader.Options)]
     options = config.resolve(loader.Options, file=spec.config, sets=sets)
-    files = [_find(path, spec.packaged) for path in spec.paths]
+    files = [find_packaged(path) if spec.packaged else Path(path) for path in spec.paths]
     artefact.refuse_existing(output, spec.force, " (the old one is moved aside)")
     from alphita.terminology import store
 
@@ -167,12 +168,6 @@ def _onto(format_: str, onto: Path | None, options: type[config.Config]) -> list
     if "onto" not in options.model_fields:
         raise UsageError(f"{format_} makes a terminology of its own; --onto is for formats that add to one")
     return [f"onto={onto}"]
-
-
-def _find(path: str, packaged: bool) -> Path:
-    from alphita.terminology.detect import find_packaged
-
-    return find_packaged(path) if packaged else Path(path)
 
 
 def _list(only: str, as_json: bool) -> None:

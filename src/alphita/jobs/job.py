@@ -27,8 +27,7 @@ from alphita.jobs.answers import Memory
 from alphita.jobs.parts import Chunk, Parts, beside
 from alphita.jobs.reading import COLUMN_OPTIONS, STDIN, MentionFile
 from alphita.mappings.formats import Header, TargetInfo, chosen
-from alphita.mappings.record import COLUMNS, REVIEW, REVIEWED
-from alphita.mappings.record import Mapping as Line
+from alphita.mappings.record import COLUMNS, REVIEW, REVIEWED, bare
 from alphita.options import Restart
 from alphita.terminology.prefixes import canonical
 
@@ -40,29 +39,13 @@ GIVEN = (
     "with_review",
 )
 # An answer of every kind of thing, to try a format with.
-_SAMPLE = Line(
-    row=1,
-    mention_code="1",
-    mention="x",
-    frequency=1,
-    rank=1,
-    concept_id="X:1",
-    concept_name="x",
-    matched_term="x",
-    similarity=1.0,
-    confidence=1.0,
+_SAMPLE = bare(
+    *(1, "1", "x", "X:1"),
+    **dict.fromkeys(("concept_name", "matched_term"), "x"),
+    **dict.fromkeys(("method", "routes", "relation", "scope"), EXACT),
+    **dict.fromkeys(("frequency", "similarity", "confidence"), 1.0),
     decision="accept",
-    method=EXACT,
-    routes="exact",
-    relation="exact",
-    scope="exact",
     language="en",
-    source=None,
-    code=None,
-    homonyms=None,
-    expansion=None,
-    contradictions=None,
-    retired_concept=None,
 )
 
 

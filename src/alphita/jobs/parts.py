@@ -49,20 +49,17 @@ class Place:
         return "local" in ((protocol,) if isinstance(protocol, str) else protocol)
 
     def exists(self) -> bool:
-        fs, path = self._opened()
-        with self._errors("could not be read"):
+        with self._using("could not be read") as (fs, path):
             fs.invalidate_cache()
             return bool(fs.exists(path))
 
     def size(self) -> int:
-        fs, path = self._opened()
-        with self._errors("could not be read"):
+        with self._using("could not be read") as (fs, path):
             return int(fs.size(path))
 
     @contextmanager
     def reading(self) -> Iterator[IO[bytes]]:
-        fs, path = self._opened()
-        with self._errors("could not be read"):
+        with self._using("could not be read") as (fs, path):
             file = fs.open(path, "rb")
         with file:
             yield file
@@ -73,16 +70,14 @@ class Place:
 
     def names(self) -> list[str]:
         """Return the names of what lies in this folder, in order; none if there is no such folder."""
-        fs, path = self._opened()
-        with self._errors("could not be read"):
+        with self._using("could not be read") as (fs, path):
             fs.invalidate_cache()
             if not fs.isdir(path):
                 return []
             return sorted(str(path_inside).rstrip("/").rpartition("/")[2] for path_inside in fs.ls(path, detail=False))
 
     def make(self, *, private: bool = False) -> None:
-        fs, path = self._opened()
-        with self._errors("could not be made"):
+        with self._using("could not be made") as (fs, path):
             if private and self.is_local and not os.path.exists(path):
                 os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
                 with contextlib.suppress(FileExistsError):
@@ -91,8 +86,7 @@ class Place:
 
     def remove(self) -> None:
         """Remove this file or folder with all that is in it, if it is there."""
-        fs, path = self._opened()
-        with self._errors("could not be removed"), contextlib.suppress(FileNotFoundError):
+        with self._using("could not be removed") as (fs, path), contextlib.suppress(FileNotFoundError):
             fs.rm(path, recursive=True)
 
     def move_aside(self) -> Place:
@@ -100,8 +94,7 @@ class Place:
         number = 1
         while (old := Place(f"{self.url.rstrip('/')}.old-{number}")).exists():
             number += 1
-        fs, path = self._opened()
-        with self._errors("could not be moved aside"):
+        with self._using("could not be moved aside") as (fs, path):
             fs.mv(path.rstrip("/"), old._opened()[1], recursive=True)
         return old
 
@@ -134,8 +127,7 @@ class Place:
 
     def parquet_files(self) -> list[Place]:
         """Return the Parquet files that this names, in order of their names: a file, a folder's, or a pattern's."""
-        fs, path = self._opened(search=True)
-        with self._errors("could not be read"):
+        with self._using("could not be read", search=True) as (fs, path):
             fs.invalidate_cache()
             if _WILD.search(path) and not fs.exists(path):
                 paths = [file_path for file_path in fs.glob(path) if fs.isfile(file_path)]
@@ -155,8 +147,7 @@ class Place:
 
     def folders_with(self, *names: str) -> list[Place]:
         """Return the folders below this one that hold a file of one of these names; none if this is no folder."""
-        fs, path = self._opened(search=True)
-        with self._errors("could not be read"):
+        with self._using("could not be read", search=True) as (fs, path):
             locations = [folder.rpartition("/") for folder in fs.find(path)] if fs.isdir(path) else []
         base = path.rstrip("/")
         return [
@@ -200,6 +191,13 @@ class Place:
         except OSError as error:
             raise AlphitaError(f"{self}: {_said(error)}") from None
         return fs, str(path)
+
+    @contextmanager
+    def _using(self, what: str, *, search: bool = False) -> Iterator[tuple[Any, str]]:
+        """Give the file system and the path in it, as `_opened` does; an error of its says `what`."""
+        opened = self._opened(search=search)
+        with self._errors(what):
+            yield opened
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:

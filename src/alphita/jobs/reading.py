@@ -15,7 +15,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import itemgetter
@@ -235,7 +235,7 @@ class MentionFile:
     def rows(self) -> Iterator[MentionRow]:
         self._line = 0
         if self.format in ("parquet", "excel"):
-            yield from self._parquet() if self.format == "parquet" else self._excel()
+            yield from self._parquet() if self.format == "parquet" else self._delimited(None)
             return
         readers: dict[str, Callable[[IO[bytes]], Iterator[MentionRow]]] = {
             "csv": self._delimited,
@@ -315,7 +315,7 @@ class MentionFile:
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"this is no Parquet file that can be read: {error}", file=self.name) from None
 
-    def _delimited(self, file: IO[bytes]) -> Iterator[MentionRow]:
+    def _delimited(self, file: IO[bytes] | None) -> Iterator[MentionRow]:
         records = self.records(file)
         pick = self._picker(next(records)[2])
         for number, line, cells, problem, value in records:
@@ -324,8 +324,14 @@ class MentionFile:
             else:
                 yield self.checked(number, line, *pick([*cells, None]))
 
-    def records(self, file: IO[bytes]) -> Iterator[Record]:
-        """Yield the header, as row 0, and the rows of a CSV or TSV."""
+    def records(self, file: IO[bytes] | None) -> Iterator[Record]:
+        """Yield the header, as row 0, and the rows of a CSV or TSV; without a file, of a workbook's sheet."""
+        if file is None:
+            self.n_rows, sheet = workbooks.sheet_rows(self.path, self.sheet)
+            for number, (line, cells) in enumerate(sheet):
+                yield Record(number, line, cells)
+            self.n_rows = number
+            return
         rows = records(self.lines(file), self._delimiter())
         try:
             record = next(rows)
@@ -343,15 +349,6 @@ class MentionFile:
             self.choose(header, self.column),
             *(len(header) if name is None else self.choose(header, name) for name in self.further()),
         )
-
-    def _excel(self) -> Iterator[MentionRow]:
-        self.n_rows, rows = workbooks.sheet_rows(self.path, self.sheet)
-        _, header = next(rows)
-        pick = self._picker(header)
-        number = 0
-        for number, (line, cells) in enumerate(rows, 1):
-            yield self.checked(number, line, *pick([*cells, None]))
-        self.n_rows = number
 
     def _plain(self, file: IO[bytes]) -> Iterator[MentionRow]:
         for number, text in enumerate(self.lines(file), 1):
@@ -491,26 +488,19 @@ def _row(table: MentionFile, number: int, line: int, record: dict[str, Any], col
 
 def cells_of(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the cells of every row by column, with the number of `MentionFile.rows`; rows of no use are left out."""
-    readers = {"csv": _delimited, "tsv": _delimited, "excel": _excel, "parquet": _parquet, "jsonl": _json_lines}
+    readers = {"csv": _delimited, "tsv": _delimited, "excel": _delimited, "parquet": _parquet, "jsonl": _json_lines}
     if table.format not in readers:
         raise UsageError(f"{table.name}: plain lines have no columns; if there are some, say of which format it is")
     yield from readers[table.format](table)
 
 
 def _delimited(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
-    with table.opened() as file:
+    with nullcontext() if table.format == "excel" else table.opened() as file:
         records = table.records(file)
         names = [printable(name) for name in next(records).cells]
         for record in records:
             if not record.problem:
                 yield record.number, dict(zip(names, map(printable, record.cells), strict=True))
-
-
-def _excel(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
-    _, rows = workbooks.sheet_rows(table.path, table.sheet)
-    _, names = next(rows)
-    for number, (_, cells) in enumerate(rows, 1):
-        yield number, dict(zip(names, cells, strict=True))
 
 
 def _json_lines(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:

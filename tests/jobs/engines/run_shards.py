@@ -1,4 +1,4 @@
-"""Runs one job in a process of its own, to be killed: ENGINE INDEX INPUT OUT [resume | workers | hold | STEP=TASKS].
+"""Runs one job in a process of its own, to be killed: ENGINE INDEX INPUT OUT "[resume] [workers | hold | STEP=TASKS]".
 
 In each step `workers` kills the worker at one task, in the midst of writing what it gives; `hold` has one task wait
 for ever; Reading=6 kills the driver when six tasks of that step are done.
@@ -76,9 +76,9 @@ def main(engine: str, index: str, source: str, out: str, how: str = "") -> None:
     """Run it with two workers."""
     job.FEW_ROWS = FEW_ROWS
     with open_engine(engine, 2) as opened:
-        if how not in ("", "resume"):
-            break_at(opened, out, how)
-        run(shards(index, source, out), opened, Restart(resume=how == "resume"))
+        if fault := how.removeprefix("resume").strip():
+            break_at(opened, out, fault)
+        run(shards(index, source, out), opened, Restart(resume=how.startswith("resume")))
 
 
 if __name__ == "__main__":

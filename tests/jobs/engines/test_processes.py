@@ -9,9 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from alphita import machine
+from alphita import machine, shipped
+from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, UsageError
+from alphita.index import encoding, store
+from alphita.jobs import indexing
 from alphita.jobs.engines.processes import open_engine
+from tests.doubles import small_terminology
 from tests.jobs.engines.engine_contract import CASES, Squares
 from tests.waiting import PYTHONPATH, has_ended, wait_until
 
@@ -78,6 +82,18 @@ def test_what_is_for_clusters_is_refused():
     with pytest.raises(UsageError, match="--gpus-per-worker"):
         open_engine(2, None, 1)
     assert open_engine().workers == machine.cores()
+
+
+def test_two_processes_build_the_index_of_one(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding, "STRINGS_A_BLOCK", 3)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").symlink_to(shipped.find("models/alphita-en"))
+    alone = store.build(small_terminology(), TermEncoder.load("model"), "alone.index")
+    built = indexing.build(small_terminology(), "model", "built.index", engine)
+    assert len(built) == 12
+    assert built.content_hash == alone.content_hash
+    assert built.manifest["files"] == alone.manifest["files"]
+    assert not (tmp_path / "built.index.parts").exists()
 
 
 def test_workers_end_with_a_killed_driver(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -22,16 +21,15 @@ from alphita.jobs.answers import Memory
 from alphita.jobs.batches import NormalizerSettings, normalize_batches, schema_of
 from alphita.jobs.engines import MAX_DEATHS
 from alphita.review.records import Decision
-from tests.jobs.engines.engine_contract import CASES, GO_ON, Squares
+from tests.jobs.engines.engine_contract import CASES
 from tests.tiny import tiny_model, tiny_terminology
 from tests.waiting import PYTHONPATH, has_ended, wait_until
 
 pytestmark = pytest.mark.slow
 pyspark = pytest.importorskip("pyspark")
-from alphita.jobs.engines import spark, spark_frames  # noqa: E402 - they need it
+from alphita.jobs.engines import spark  # noqa: E402 - they need it
 from alphita.jobs.engines.spark_frames import normalize_frame  # noqa: E402
 
-KILLS = 10
 # Two tasks of a minute, and the id of one worker.
 DRIVER = """
 import sys
@@ -90,25 +88,6 @@ def test_a_process_opens_once_and_has_its_share_of_the_cores(engine):
     assert {receipt["threads"] for receipt in made} == {max(1, machine.cores() // 2)}
 
 
-def test_receipts_come_as_tasks_end(engine, tmp_path):
-    going = engine.run(Squares(str(tmp_path), held=3), range(4), what="Squaring")
-    assert {next(going)[0] for _ in range(3)} == {0, 1, 2}
-    assert not (tmp_path / "ended-3").exists()
-    (tmp_path / GO_ON).touch()
-    assert next(going)[0] == 3
-
-
-def test_workers_killed_again_and_again(engine):
-    made, killed = [], 0
-    for task, receipt in engine.run(Counting(), range(60), what="Counting"):
-        made.append(task)
-        if killed < KILLS and len(made) % 4 == 0:
-            os.kill(receipt["pid"], signal.SIGKILL)
-            killed += 1
-    assert sorted(made) == list(range(60))
-    assert killed == KILLS
-
-
 def test_what_a_worker_lacks_is_told_at_the_start(engine):
     with pytest.raises(AlphitaError, match=r"on .*: ModuleNotFoundError: No module named 'not_there'"):
         engine.check(NotThere())
@@ -137,7 +116,6 @@ def test_a_killed_driver_leaves_no_process(tmp_path):
     ("address", "words"),
     [
         ("spak://host:7077", "unknown Spark master 'spak://host:7077'; choose from local"),
-        ("spark://host", "'host' is not HOST:PORT"),
         ("spark://host:70777", "'host:70777' is not HOST:PORT"),
         ("sc://host:15002", "Spark Connect"),
         ("local[x]", "unknown Spark master"),
@@ -147,11 +125,6 @@ def test_what_is_no_master(address, words):
     with pytest.raises(UsageError) as caught:
         _start(2, address)
     assert words in str(caught.value)
-
-
-def test_wrong_numbers():
-    with pytest.raises(UsageError, match="no GPUs"):
-        _start(1, None, 0.5)
 
 
 def test_a_master_that_is_not_there_is_told():
@@ -237,11 +210,6 @@ def test_what_the_end_of_a_job_means(said, words):
         raise spark._failed(RuntimeError(said), "Squaring", [30, 31])
 
 
-def test_a_lost_java_is_told():
-    with pytest.raises(AlphitaError, match=r"Squaring: Spark's Java process on this machine is gone.* --resume"):
-        raise spark._failed(ConnectionRefusedError("[Errno 111] Connection refused"), "Squaring", [30])
-
-
 ROWS = [
     (1, "pain of the heart", "en"),
     (2, None, "en"),
@@ -259,22 +227,8 @@ def index(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("index")
     tiny_terminology(folder / "t.terminology")
     tiny_model(folder / "model")
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "alphita",
-            "index",
-            "--model",
-            folder / "model",
-            "--terminology",
-            folder / "t.terminology",
-            "-o",
-            folder / "x.index",
-        ],
-        check=True,
-        capture_output=True,
-    )
+    words = ["--model", folder / "model", "--terminology", folder / "t.terminology", "-o", folder / "x.index"]
+    subprocess.run([sys.executable, "-m", "alphita", "index", *words], check=True, capture_output=True)
     return str(folder / "x.index")
 
 
@@ -315,74 +269,12 @@ def test_a_frame_gets_the_columns_of_the_answers(frame, index, top_k, language):
         assert our == their
 
 
-def test_each_question_is_asked_once(frame, session, monkeypatch, tmp_path):
-    monkeypatch.setattr(spark_frames, "_Answering", Noting(str(tmp_path)))
-    many = frame.union(frame).union(frame).repartition(5)
-    rows = normalize_frame(many, NormalizerSettings("none", column="the `mention`"), partitions=4).collect()
-    assert len(rows) == 3 * len(ROWS)
-    asked = [line for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
-    assert sorted(asked) == sorted({repr(mention) for _, mention, _ in ROWS})
-    assert {row["concept_id"] for row in rows if row["the `mention`"] is None} == {"None"}
-
-
-@dataclass(frozen=True)
-class Noting:
-    """Stands in for what answers: notes in a folder what it is asked, and gives that as the concept."""
-
-    folder: str
-    settings: NormalizerSettings | None = None
-
-    def __call__(self, given):
-        if self.settings is None:
-            return Noting(self.folder, given)
-        return self._answers(given)
-
-    def _answers(self, batches):
-        for batch in batches:
-            asked = [repr(one) for one in batch.column(self.settings.column).to_pylist()]
-            with open(f"{self.folder}/{os.getpid()}", "a") as notes:
-                notes.writelines(f"{one}\n" for one in asked)
-            columns = [
-                pa.array(asked, pa.string()) if field.name == "concept_id" else pa.nulls(len(batch), field.type)
-                for field in schema_of(self.settings, batch.schema)
-            ]
-            columns[: batch.num_columns] = batch.columns
-            yield pa.RecordBatch.from_arrays(columns, schema=schema_of(self.settings, batch.schema))
-
-
-def test_no_rows_and_a_million_in_one_partition(session, index):
-    none = session.createDataFrame([], "mention string")
-    assert normalize_frame(none, NormalizerSettings(index)).collect() == []
-    many = session.range(0, 1_000_000, 1, 1).selectExpr("concat('heart pain ', id % 7) as mention")
-    counts = normalize_frame(many, NormalizerSettings(index)).groupBy("mention").count().collect()
-    assert sorted(row["count"] for row in counts) == [142857] * 6 + [142858]
-
-
-def test_a_string_that_is_no_utf8_is_nil(session, index):
-    frame = session.sql("select cast(unhex('ff41') as string) as mention")
-    assert [row["method"] for row in normalize_frame(frame, NormalizerSettings(index)).collect()] == ["nil"]
-
-
 def test_wrong_columns_are_refused_before_anything_is_done(frame, session):
     for settings, wrong, words in [
         (NormalizerSettings("x"), frame, "unknown column 'mention'; did you mean 'the `mention`'"),
         (NormalizerSettings("x", column="no."), frame, "the column 'no.' has no strings"),
-        (
-            NormalizerSettings("x", column="b"),
-            session.sql("select unhex('41') as b"),
-            "the column 'b' has no strings but binary",
-        ),
-        (NormalizerSettings("x", column="a"), session.sql("select 'x' as a, 'y' as a"), "there are 2 columns 'a'"),
         (NormalizerSettings("x", column="a"), session.sql("select 'x' as a, 1 as Rank"), "a column 'Rank' already"),
-        (NormalizerSettings("x", column="a"), session.sql("select 'x' as a, 1 as rank"), "a column 'rank' already"),
     ]:
         with pytest.raises(UsageError) as caught:
             normalize_frame(wrong, settings)
         assert words in str(caught.value)
-
-
-def test_another_version_on_a_worker_is_refused():
-    answering = spark_frames._Answering(NormalizerSettings("none"))
-    answering._version = "0.0.1"
-    with pytest.raises(UsageError, match=rf"driver has alphita 0\.0\.1, and this worker {alphita.__version__}"):
-        next(answering(iter([])))

@@ -37,12 +37,6 @@ def test_of_text(tmp_path, name, content, options):
     assert dict(cells_of(MentionFile(tmp_path / name, column="text", **options))) == FOUND
 
 
-def test_of_other_encodings(tmp_path):
-    (tmp_path / "x.csv").write_bytes("code,text\n1,Fièvre\n".encode("cp1252"))
-    assert dict(cells_of(MentionFile(tmp_path / "x.csv", encoding="cp1252"))) == {1: {"code": "1", "text": "Fièvre"}}
-    assert dict(cells_of(MentionFile(tmp_path / "x.csv"))) == {1: {"code": "1", "text": "Fi?vre"}}
-
-
 def test_of_parquet_and_workbooks(tmp_path):
     columns = {name: [row[place] or None for row in ROWS] for place, name in enumerate(HEADER)}
     pq.write_table(pa.table(columns | {"code": [1.0, 2.0, 3.0]}), tmp_path / "x.parquet")

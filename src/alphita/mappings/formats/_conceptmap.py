@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -78,7 +77,7 @@ class Document:
         dump = json.JSONEncoder(ensure_ascii=False).encode
         lines = []
         for mapping in _fields.one_by_one(mappings):
-            if _left_out(header, mapping) or self.validate(header, mapping):
+            if self._why(header, mapping):
                 continue
             system, target = _target(self._release, header, mapping)
             lines.append(
@@ -149,19 +148,17 @@ class Document:
         return None
 
     def losses(self, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
-        whole: Counter[str] = Counter()
-        pairs = []
-        for mapping in _fields.one_by_one(mappings):
-            problem = self.validate(header, mapping)
-            why = _left_out(header, mapping) or (problem and problem.problem)
-            if why:
-                whole[why] += 1
-                continue
+        def held(mapping: Mapping) -> Mapping:
             system, target = _target(self._release, header, mapping)
             facts = self._release.facts(target) if target else None
             concept = _curies.from_fhir(header, system, target["code"]) if target else None
-            pairs.append((mapping, _mapping(1, mapping.mention_code, _display(mapping), concept, facts)))
-        return dict(whole) | _fields.count(pairs)
+            return _mapping(1, mapping.mention_code, _display(mapping), concept, facts)
+
+        return _fields.lost(mappings, lambda mapping: self._why(header, mapping), held)
+
+    def _why(self, header: Header, mapping: Mapping) -> str | None:
+        problem = self.validate(header, mapping)
+        return _left_out(header, mapping) or (problem and problem.problem)
 
     def read(self, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         number, source = 0, ""

@@ -145,6 +145,20 @@ def all_but(*kept: str) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name not in ("row", "concept_id", *kept))
 
 
+def lost(
+    mappings: Sequence[Mapping], why: Callable[[Mapping], str | None], held: Callable[[Mapping], Mapping]
+) -> dict[str, int]:
+    """Count what a file does not hold: by the words why mappings are left out, and by field of those that it holds."""
+    whole: Counter[str] = Counter()
+    pairs = []
+    for mapping in one_by_one(mappings):
+        if reason := why(mapping):
+            whole[reason] += 1
+        else:
+            pairs.append((mapping, held(mapping)))
+    return dict(whole) | count(pairs)
+
+
 def count(pairs: Iterable[tuple[Mapping, Mapping]]) -> dict[str, int]:
     """Count the fields whose value is not the same in what is written and what is read back."""
     counts: Counter[str] = Counter()

@@ -17,7 +17,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -76,7 +75,7 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for mapping in _fields.one_by_one(mappings):
-        if not _left_out(header, mapping) and validate(header, mapping) is None:
+        if not _why(header, mapping):
             writer.writerow(_row(header, mapping))
     return text.getvalue().encode("utf-8")
 
@@ -131,20 +130,13 @@ def validate(header: Header, mapping: Mapping) -> Problem | None:
 
 def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what the file does not hold."""
-    whole: Counter[str] = Counter()
-    pairs = []
-    for mapping in _fields.one_by_one(mappings):
-        problem = validate(header, mapping)
-        why = _left_out(header, mapping) or (problem and problem.problem)
-        if why:
-            whole[why] += 1
-        else:
-            row = dict(zip(COLUMNS, _row(header, mapping), strict=True))
-            # The OMOP number is another name of the same concept.
-            pairs.append(
-                (mapping, replace(_mapping(row, 1, int(row["target_concept_id"])), concept_id=mapping.concept_id))
-            )
-    return dict(whole) | _fields.count(pairs)
+
+    def held(mapping: Mapping) -> Mapping:
+        row = dict(zip(COLUMNS, _row(header, mapping), strict=True))
+        # The OMOP number is another name of the same concept.
+        return replace(_mapping(row, 1, int(row["target_concept_id"])), concept_id=mapping.concept_id)
+
+    return _fields.lost(mappings, lambda mapping: _why(header, mapping), held)
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
@@ -172,6 +164,11 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 def _left_out(header: Header, mapping: Mapping) -> str | None:
     return _fields.left_out(mapping, NO_PLACE, not header.with_review)
+
+
+def _why(header: Header, mapping: Mapping) -> str | None:
+    problem = validate(header, mapping)
+    return _left_out(header, mapping) or (problem and problem.problem)
 
 
 def _rows_of(part: Path) -> Iterator[list[str]]:

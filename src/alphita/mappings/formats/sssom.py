@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
 from decimal import ROUND_HALF_UP, Decimal
@@ -101,7 +100,7 @@ def begin(header: Header) -> bytes:
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the rows as JSON Lines of their slots."""
     dump = json.JSONEncoder(ensure_ascii=False).encode
-    written = (one for one in _fields.one_by_one(mappings) if _fits(header, one))
+    written = (mapping for mapping in _fields.one_by_one(mappings) if not _why(header, mapping))
     return "".join(dump(_slots(header, mapping)) + "\n" for mapping in written).encode("utf-8")
 
 
@@ -144,15 +143,10 @@ def validate(header: Header, mapping: Mapping) -> Problem | None:
 
 def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what the file does not hold."""
-    whole: Counter[str] = Counter()
-    pairs = []
-    for mapping in _fields.one_by_one(mappings):
-        why = _left_out(mapping) or _problem(header, mapping)
-        if why:
-            whole[why] += 1
-        else:
-            pairs.append((mapping, _mapping((header.source_vocabulary,), _slots(header, mapping), 1)))
-    return dict(whole) | _fields.count(pairs)
+    own = (header.source_vocabulary,)
+    return _fields.lost(
+        mappings, lambda mapping: _why(header, mapping), lambda mapping: _mapping(own, _slots(header, mapping), 1)
+    )
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
@@ -194,19 +188,15 @@ def _count_lost(header: Header, mapping: Mapping, slots: Dictionary[str, str]) -
     )
 
 
-def _fits(header: Header, mapping: Mapping) -> bool:
-    return not (_left_out(mapping) or validate(header, mapping))
-
-
 def _left_out(mapping: Mapping) -> str | None:
     if why := _fields.left_out(mapping, ("ignored",)):
         return why
     return "rejections of NIL" if mapping.status == "rejected" and mapping.concept_id is None else None
 
 
-def _problem(header: Header, mapping: Mapping) -> str | None:
+def _why(header: Header, mapping: Mapping) -> str | None:
     problem = validate(header, mapping)
-    return problem and problem.problem
+    return _left_out(mapping) or (problem and problem.problem)
 
 
 def _subject(header: Header, mapping: Mapping) -> str:
