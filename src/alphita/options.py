@@ -16,6 +16,8 @@ T = TypeVar("T")
 OPTION, GROUP = "option", "group"
 # Panels of the help that several commands have. Options in none are shown first, those in one by --help-all.
 HOW, CLUSTER = "How", "Several processes or machines"
+# Modules of alphita.jobs.engines.
+ENGINES = ("processes", "ray", "spark")
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,10 @@ class Cluster:
     gpus_per_worker: float = option(0.0, least=0.0, panel=CLUSTER, help="GPUs per worker, or a fraction: 0.5.")
 
     def check(self, **further: object) -> None:
-        """Check that options of an engine, and `further` ones by name, have no value without an engine."""
+        """Check the engine's name; without one, no option of an engine, nor a `further` one by name, has a value."""
         if self.engine is not None:
+            if self.engine not in ENGINES:
+                raise UsageError(unknown("engine", self.engine, ENGINES))
             return
         for name, value in {**vars(self), **further}.items():
             if value:

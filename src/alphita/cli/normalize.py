@@ -37,12 +37,14 @@ def _one_file(spec: Spec) -> None:
     machine.set_threads(spec.running.threads)
     from alphita.index.choice import language_of
     from alphita.index.sources import index_of, is_index
+    from alphita.jobs.job import format_of
     from alphita.jobs.run import run
 
     job = spec.job()
+    format_of(job)
     spoken = None
     if not job.table.is_stream:
-        next(job.table.rows(), None)  # errors in its columns are reported before a terminology is indexed
+        next(job.table.rows(), None)  # errors in format and columns are reported before a terminology is indexed
         spoken = None if is_index(spec.to) else language_of(row.mention for row in job.table.rows() if row.mention)
     index = index_of(spec.to, spec.given, language=spoken, threads=spec.running.threads, verify=spec.verify or None)
     summary = run(spec.normalizer(index), job, spec.restart)

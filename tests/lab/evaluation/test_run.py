@@ -298,7 +298,7 @@ def test_the_benchmark_in_the_docs_works(tmp_path, capsys):
     words = ("evaluate", tmp_path / "brands.py", "-b", "tfidf", "--data", tmp_path, "-o", tmp_path / "report")
     (tmp_path / "brands.csv").write_text("name,ingredient\nMoment,ibuprofen\n")
     assert alphita(*words) == 1
-    assert "brands.csv:1:" in (told := capsys.readouterr().err) and "has no column 'brand'" in told
+    assert re.search(r"brands.csv:1:.*has no column 'brand'", capsys.readouterr().err)
     (tmp_path / "brands.csv").write_text("brand,ingredient\nParacetamol Zeta,paracetamol\nMoment,ibuprofen\n")
     assert alphita(*words) == 0
     (entry,) = report_of(tmp_path / "report")["benchmarks"]

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Protocol, Self, cast
 
 from alphita import artefact
 from alphita.errors import AlphitaError, UsageError
+from alphita.options import ENGINES
 from alphita.registry import unknown
 
-ENGINES = ("processes", "ray", "spark")
 # Deaths of workers at one task after which the job is given up: it is the task that kills them.
 MAX_DEATHS = 3
 # Seconds for a cluster to take a connection.
