@@ -5,17 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, UsageError
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.recipes import kge_injection, kge_margin, pipelined
 from alphita_lab.training.mentions.injection import InjectionSteps
-from tests.lab.training.linked_texts import mentions_of
 
 SMALL: dict[str, Any] = {
     "layer": 1,
@@ -106,13 +103,3 @@ def test_a_run_that_was_cut_in_its_first_phase_goes_on_to_the_same_weights(
     assert weights(tmp_path / "cut.phases" / "injected") == weights(tmp_path / "whole.phases" / "injected")
     log = [json.loads(line)["step"] for line in (tmp_path / "cut" / "log.jsonl").read_text().splitlines()]
     assert log == list(range(1, 21))
-
-
-def test_what_it_needs_is_asked_for(terminology, model, paths, tmp_path) -> None:
-    for lacking in ("mentions", "graph"):
-        with pytest.raises(UsageError, match=lacking):
-            pipelined.train(terminology, str(model), tmp_path / "m", config(paths, **{lacking: ""}))
-    windows = mentions_of(terminology, model, tmp_path / "w.mentions", sequence_tokens=0)
-    with pytest.raises(InputError, match="sequence"):
-        pipelined.train(terminology, str(model), tmp_path / "m", config(paths, mentions=str(windows)))
-    assert not list(tmp_path.glob("m*"))

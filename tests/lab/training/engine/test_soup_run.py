@@ -93,16 +93,6 @@ def test_a_greedy_soup_keeps_what_helps_and_tells_order_and_gains(
     assert not (tmp_path / "m.training").exists()
 
 
-def test_a_uniform_soup_takes_all(members: dict[str, Path], tmp_path: Path) -> None:
-    three = only(members, "far", "near", "furthest")
-    figures = SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, three, {}).cook(lambda _: {}, greedy=False)
-    assert figures == {"members": 3}
-    found = load_file(tmp_path / "m" / "model.safetensors")
-    states = [load_file(member / "model.safetensors") for member in three.values()]
-    for name, value in found.items():
-        torch.testing.assert_close(value, sum(state[name] for state in states) / 3, msg=name)
-
-
 def test_a_finished_soup_is_known_by_its_members(members: dict[str, Path], tmp_path: Path) -> None:
     two = only(members, "far", "near")
     figures = SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, two, {}).cook(lambda _: {}, greedy=False)

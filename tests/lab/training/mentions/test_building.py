@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, Rejects
+from alphita.errors import InputError
 from alphita.terminology.splits import Split
 from alphita_lab.training.mentions import building
 from alphita_lab.training.mentions import building as mention_contexts
@@ -386,19 +386,6 @@ def test_what_hides_mentions_is_that_of_a_loop(mentions_of, hidden_of):
         assert list(told) == sorted(expected)
 
 
-def test_a_held_out_string_is_near_where_it_is_within_reach(terminology):
-    matcher = Matcher(collect(terminology, Fold(), held_out={"cardiodynia"}), Fold())
-    reach = mention_contexts.CHARACTERS_A_TOKEN
-    texts = ["cardiodynia" + " " * gap + "pain" for gap in (reach - 1, reach)] + ["cardiodynia", "pain"]
-    texts += ["pain" + " " * (reach - 1) + "cardiodynia", "pain " + "x" * reach + " cardiodynia"]
-    matches = matcher(texts)
-    reservoir = mention_contexts.Reservoir(len(matcher.forms.strings), 9, window=1, seed=0, spare_held_out=True)
-    reservoir.add(texts, matches)
-    assert [context.occurrence for _, context in reservoir.contexts()] == [1, 2, 4]
-    assert reservoir.held_out_nearby == 2
-    assert (matches.forms == HELD_OUT).sum() == 5
-
-
 def test_a_corpus_without_a_mention_is_an_error(terminology, model, tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("nothing of the kind\n\nat all\n", encoding="utf-8")
@@ -407,35 +394,6 @@ def test_a_corpus_without_a_mention_is_an_error(terminology, model, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
     with pytest.raises(InputError, match="no name of the terminology occurs in it: 0 words"):
         build([], terminology, model, tmp_path / "out")
-
-
-def test_unreadable_lines_are_counted(terminology, model, tmp_path):
-    file = tmp_path / "a.jsonl"
-    file.write_text('{"text": "pain"}\n{"note": 1}\nno\n', encoding="utf-8")
-    with Rejects() as rejects:
-        counts = build([file], terminology, model, tmp_path / "out", rejects=rejects)
-    assert (counts["rejected"], counts["mentions"], counts["windows"], counts["sequences"]) == (2, 1, 1, 0)
-    found = Mentions.load(tmp_path / "out")
-    assert len(found.sequences) == 0
-    assert len(found.windows) == 1
-
-
-def test_another_tokenizer_is_refused(whole, model):
-    assert Mentions.load(whole.path, tokenizer_hash=TermEncoder.load(model).tokenizer_hash).content_hash
-    with pytest.raises(InputError, match="tokens are of another tokenizer"):
-        Mentions.load(whole.path, tokenizer_hash="0" * 64)
-
-
-def test_damage_is_noticed(corpus, terminology, model, tmp_path):
-    found = built(corpus, terminology, model, tmp_path / "x")
-    file = found.path / "windows_own.npy"
-    content = file.read_bytes()
-    file.write_bytes(content.replace(b"'shape': (20,)", b"'shape': (19,)"))
-    with pytest.raises(InputError, match=r"the hash of windows_own\.npy is not the manifest's"):
-        Mentions.load(found.path)
-    file.unlink()
-    with pytest.raises(InputError, match=r"windows_own\.npy is missing"):
-        Mentions.load(found.path)
 
 
 def test_further_names_may_be_left_out(corpus, terminology, model, tmp_path):

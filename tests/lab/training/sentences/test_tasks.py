@@ -71,16 +71,6 @@ def test_files_are_read_by_their_setting(tmp_path: Path) -> None:
             read_files(str(five), Triples, rejects)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [("missing.tsv", "missing.tsv: cannot be read"), ("high.tsv", "high.tsv:3: the score is out of range")],
-)
-def test_bad_files_are_named(tmp_path: Path, text: str, told: str) -> None:
-    write(tmp_path / "high.tsv", "sentence1\tsentence2\tscore\na\tb\t5\nb\tc\t5.5\n")
-    with Rejects() as rejects, pytest.raises(InputError, match=told):
-        read_files(str(tmp_path / text), ScoredPairs, rejects)
-
-
 def test_a_part_may_be_asked_for(tmp_path: Path) -> None:
     header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\tSemEval_set\n"
     rows = "".join(f"{n}\ta {part}\tb\t{n}\tNEUTRAL\t{part}\n" for n, part in enumerate(("TRAIN", "TRIAL", "TEST"), 1))

@@ -68,21 +68,6 @@ def test_languages_are_those_asked_for_from_wherever(terminology: Terminology, t
         gather(terminology, Wanted("en", languages=["it", "sv"]))
 
 
-def test_synonyms_and_all_names_may_be_paired(terminology: Terminology) -> None:
-    sizes = {
-        pairing: len(gather(terminology, Wanted("en", pairing=pairing)).pairs)
-        for pairing in ("labels", "synonyms", "all")
-    }
-    assert sizes == {"labels": 10, "synonyms": 20, "all": 40}
-    assert gather(terminology, Wanted("en", pairing="all")).names == []
-
-
-def test_another_language_may_be_the_teachers(terminology: Terminology) -> None:
-    data = gather(terminology, Wanted("it"))
-    assert data.pairs.by_language() == {"en": 10}
-    assert all(source.endswith(" it") for source in data.pairs.sources)
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_dev_pairs_train_in_no_way(terminology: Terminology, tmp_path: Path, seed: int) -> None:
     edition = make(tmp_path / "e.terminology", named("de"))
