@@ -172,14 +172,6 @@ def test_gradients_flow_through_the_linker() -> None:
     assert model.injection.up.weight.grad is None
 
 
-def test_gradcheck_of_the_step() -> None:
-    step = injected().injection.double()
-    hidden = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(1), dtype=torch.float64, requires_grad=True)
-    mentions = torch.tensor([[0, 1, 3], [1, 0, 5]])
-    probe = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda x: (step(x, mentions).last_hidden_state * probe).sum(), (hidden,))
-
-
 def test_under_autocast_and_in_bf16_the_linker_computes_in_float32() -> None:
     model = injected()
     expected = model(*batch([LONG, SHORT]), MENTIONS)
@@ -211,29 +203,6 @@ def test_a_term_is_its_own_mention() -> None:
     inside = packed_mentions(packing, (CLS, SEP, 40, 41), packing.rows == 2)
     assert inside.tolist() == [[2, 2, 6]]
     assert packed_mentions(packing, range(50)).tolist() == []
-
-
-@pytest.mark.parametrize(
-    ("mention", "problem"),
-    [
-        ([0, 3, 3], r"mention 1, \[0, 3, 3\]"),
-        ([0, 4, 3], "does not lie within"),
-        ([2, 1, 2], "2 rows of 9"),
-        ([-1, 1, 2], "does not lie"),
-        ([0, -1, 2], "does not lie"),
-        ([0, 7, 10], "does not lie"),
-        ([1, 3, 6], r"mention 1, \[1, 3, 6\], .* tokens"),
-    ],
-)
-def test_wrong_mentions_are_named(mention, problem) -> None:
-    with pytest.raises(ValueError, match=problem):
-        injected()(*batch([LONG, SHORT]), torch.tensor([[0, 1, 2], mention]))
-    with pytest.raises(ValueError, match=rf"mention 1, \[{mention[0]}, .* does not lie within .* its row"):
-        injected().packed(packing_of([LONG, SHORT]), torch.tensor([[0, 1, 2], mention]))
-    with pytest.raises(ValueError, match=r"\(m, 3\) int64, not \(1, 2\)"):
-        injected()(*batch([LONG]), torch.tensor([[0, 1]]))
-    with pytest.raises(ValueError, match=r"float32"):
-        injected()(*batch([LONG]), torch.tensor([[0.0, 1.0, 2.0]]))
 
 
 def packing_of(rows: list[list[int]]) -> Packing:

@@ -14,20 +14,15 @@ from pytorch_metric_learning.losses import MultiSimilarityLoss
 from pytorch_metric_learning.miners import MultiSimilarityMiner, TripletMarginMiner
 from sklearn.metrics import roc_auc_score
 
-from alphita.errors import UsageError
 from alphita_lab.objectives.attribute_prediction import AttributeProjection, attribute_distance, attribute_prediction
 from alphita_lab.objectives.entity_linking import NO_ENTITY, NOT_MASKED, entity_linking, masked_language_model
 from alphita_lab.objectives.info_nce import info_nce
-from alphita_lab.objectives.kept_nearness import kept_nearness
 from alphita_lab.objectives.kge_margin import mined, ms_v2, ms_v3, with_margins
 from alphita_lab.objectives.multi_similarity import multi_similarity, term_term
 from alphita_lab.objectives.regression import regression
 from alphita_lab.objectives.replaced_token import area_under_curve, detection, drawn, guessing
-from alphita_lab.objectives.scored_pairs import scored_pairs, triples
-from alphita_lab.objectives.semantic_type import SemanticTypeHead
 from alphita_lab.objectives.term_relation_term import RelationMatrices, term_relation_term
-from alphita_lab.objectives.transe import RelationVectors, transe_margin
-from alphita_lab.objectives.transe_similarity import transe_similarity
+from alphita_lab.objectives.transe import RelationVectors, transe_margin, transe_similarity
 from alphita_lab.objectives.triplet_mining import mined_term_term
 from alphita_lab.training.text.masked_language import NOT_MASKED as NOT_MASKED_IN_TRAINING
 from tests.reference import replaced_token
@@ -313,60 +308,3 @@ def test_slopes_stay_finite(name: str) -> None:
     loss, given = FINITE[name]
     assert math.isfinite(loss(given).item())
     assert torch.isfinite(slope_of(loss, given)).all()
-
-
-E, G, MASK, WORDS = rows(6, 4), rows(6, 3), torch.ones(2, 3, dtype=torch.bool), torch.zeros(3, dtype=torch.long)
-YES = torch.ones(3, dtype=torch.bool)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: multi_similarity(torch.zeros(2, 3), MASK, ~MASK, alpha=0, beta=50), "above 0, not 0 and 50"),
-        (lambda: multi_similarity(torch.zeros(2, 3), MASK, MASK.T), r"one shape .* got \[\(2, 3\), \(2, 3\), \(3, 2\)"),
-        (lambda: term_term(E[:0], SIX[:0]), "not empty"),
-        (lambda: ms_v3(E, SIX, G[:4]), r"the same n; got \[\(6, 4\), \(4, 3\)\]"),
-        (lambda: ms_v3(E, SIX, G, YES), r"got \[\(6, 4\), \(6, 3\), \(3,\)\]"),
-        (lambda: ms_v2(E, SIX, alpha=0), "alpha and beta must be above 0"),
-        (lambda: info_nce(E, E, SIX, temperature=0), "temperature must be above 0, not 0"),
-        (lambda: info_nce(E, E[:2], SIX), r"got \[\(6, 4\), \(2, 4\), \(6,\)\]"),
-        (lambda: info_nce(E[:0], E[:0], SIX[:0]), "not empty"),
-        (lambda: info_nce(E, E, SIX, extra=E, extra_negative=MASK), r"the shape \(h, 4\), its mask \(6, h\)"),
-        (lambda: info_nce(E, E, SIX, extra_negative=MASK), "without extra"),
-        (lambda: scored_pairs(E, E[:2], E[:, 0]), r"got \[\(6, 4\), \(2, 4\), \(6,\)\]"),
-        (lambda: scored_pairs(E[:0], E[:0], E[:0, 0]), "not empty"),
-        (lambda: triples(E, E, E[:2]), "premises and contradicted must have one shape"),
-        (lambda: kept_nearness(E, E[:2]), "k 1 or more"),
-        (lambda: kept_nearness(E[:0], E[:0]), "k 1 or more"),
-        (lambda: regression(E, E[:, :2]), r"one shape \(n, k\), not empty; got \[\(6, 4\), \(6, 2\)\]"),
-        (lambda: regression(E[:0], E[:0]), "not empty"),
-        (lambda: SemanticTypeHead(4, 0), "semantic type"),
-        (lambda: RelationMatrices(5, 8, kind="fll"), r"'fll'; choose from \['full', 'diagonal', 'low_rank'\]"),
-        (lambda: RelationMatrices(0, 8), "1 or more, not 0, 8 and 16"),
-        (lambda: RelationVectors(0, 4), "1 or more"),
-        (lambda: transe_margin(E, RELATION, E, E, STILL, margin=0.0), "margin must be above 0"),
-        (lambda: transe_margin(E[:0], RELATION[:0], E[:0], E[:0], STILL), "not empty"),
-        (lambda: transe_margin(E, RELATION, E[:2], E, STILL), "one shape"),
-        (lambda: attribute_prediction(torch.ones(3), WORDS, YES, margin=0.0), "margin must be above 0"),
-        (lambda: attribute_prediction(torch.ones(0), WORDS[:0], YES[:0]), "not empty"),
-        (lambda: attribute_prediction(torch.ones(3), WORDS[:2], YES), "one shape"),
-        (lambda: AttributeProjection(0), "1 or more"),
-        (lambda: entity_linking(E, SIX, G), r"got \[\(6, 4\), \(6,\), \(6, 3\)\]"),
-        (lambda: entity_linking(E, SIX, E[:0]), "E not 0"),
-        (lambda: entity_linking(E, SIX[:3], E), r"got \[\(6, 4\), \(3,\)"),
-        (lambda: entity_linking(E, SIX + 1, E), r"from -1 to 5, not \[1, .*6\]"),
-        (lambda: entity_linking(E, SIX - 2, E), r"not \[-2,"),
-        (lambda: entity_linking(E, SIX, E.clone().requires_grad_()), "frozen"),
-        (lambda: guessing(torch.zeros(3, 4), WORDS[:2]), r"logits \(p, v\) and true \(p,\): got \[\(3, 4\), \(2,\)\]"),
-        (lambda: drawn(torch.zeros(3, 4), torch.zeros(4)), r"logits \(p, v\) and lots"),
-        (lambda: detection(torch.zeros(4), YES), r"logits and replaced \(n,\): got"),
-    ],
-)
-def test_wrong_use_is_named(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_an_unknown_objective_is_named_with_a_near_one() -> None:
-    with pytest.raises(UsageError, match="unknown objective of scored pairs 'cosnt'; did you mean 'cosent'"):
-        scored_pairs(E, E, E[:, 0], objective="cosnt")

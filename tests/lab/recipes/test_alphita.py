@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.index.learning import is_held_back
 from alphita.terminology.store import Terminology, load_terminology
@@ -124,17 +123,3 @@ def test_what_no_head_is_taught_does_not_train(folder, terminology, tmp_path, mo
         alphita.train(terminology, str(folder / "model"), tmp_path / name, config)
     assert not left_out & trained[0]
     assert left_out <= trained[1]
-
-
-@pytest.mark.parametrize("step", [4, 7])
-def test_a_run_cut_between_two_minings_goes_on_to_the_same_weights(
-    folder, terminology, tmp_path, cut_at, step: int
-) -> None:
-    """Checkpoints at 3 and 6, minings at 0 and 4: cut at a mining, and behind a checkpoint that is behind it."""
-    config = alphita.Config(**SMALL | {"mine_every": 4})
-    alphita.train(terminology, str(folder / "model"), tmp_path / "whole", config)
-    with cut_at(TermSteps, step):
-        alphita.train(terminology, str(folder / "model"), tmp_path / "cut", config)
-    alphita.train(terminology, str(folder / "model"), tmp_path / "cut", config, resume=True)
-    whole, again = (artefact.hash_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
-    assert again == whole

@@ -178,7 +178,8 @@ def test_both_tasks_are_learnt_and_the_model_is_one_like_others(
 ) -> None:
     settings = config(
         corpus,
-        steps=400,
+        steps=500,
+        learning_rate=3e-3,
         rho=0.5,
         gamma=2.0,
         dev_sequences=8,

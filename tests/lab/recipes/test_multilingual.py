@@ -296,14 +296,6 @@ def test_a_run_that_was_cut_while_the_teacher_worked_goes_on_there(
     )
 
 
-def test_dev_scores_are_logged(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    settings = SMALL | {"dev_pairs": 6, "evaluate_every": 5, "steps": 10}
-    multilingual.train(terminology, str(model), tmp_path / "ten", multilingual.Config(**settings))
-    lines = [json.loads(line) for line in (tmp_path / "ten" / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if "dev_acc1_it" in line] == [5, 10]
-    assert artefact.open_manifest(tmp_path / "ten", "model")["dev_pairs"] == {"de": 3, "it": 3}
-
-
 def test_languages_are_drawn_by_weight(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
     asked: list[dict[str, Any]] = []
     draw = PairBatches.__init__

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from alphita.encoder.encoder import TermEncoder
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.recipes import kge_injection, kge_margin, pipelined
-from alphita_lab.training.mentions.injection import InjectionSteps
 
 SMALL: dict[str, Any] = {
     "layer": 1,
@@ -88,18 +86,3 @@ def test_all_weights_train_in_both_phases_but_the_entities(terminology, model, p
         shared = value[: len(other[name])] if value.shape != other[name].shape else value
         # A key's bias moves all similarities of a token alike, so softmax gives it no gradient.
         assert name.endswith("key.bias") or not torch.equal(shared, other[name]), name
-
-
-def test_a_run_that_was_cut_in_its_first_phase_goes_on_to_the_same_weights(
-    terminology, model, paths, tmp_path, cut_at
-) -> None:
-    settings = config(paths)
-    pipelined.train(terminology, str(model), tmp_path / "whole", settings)
-    with cut_at(InjectionSteps, 13):
-        pipelined.train(terminology, str(model), tmp_path / "cut", settings)
-    assert not (tmp_path / "cut").exists()
-    pipelined.train(terminology, str(model), tmp_path / "cut", settings, resume=True)
-    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
-    assert weights(tmp_path / "cut.phases" / "injected") == weights(tmp_path / "whole.phases" / "injected")
-    log = [json.loads(line)["step"] for line in (tmp_path / "cut" / "log.jsonl").read_text().splitlines()]
-    assert log == list(range(1, 21))

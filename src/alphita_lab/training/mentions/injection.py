@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -40,11 +40,9 @@ from alphita_lab.training.text.masked_steps import SequenceBatches
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.encoder.injected_bert import InjectedBert
     from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length, TermTraining
     from alphita_lab.training.mentions.store import MentionBatch, TokenSets
-    from alphita_lab.training.text.masked_steps import SequenceBatches
 
 NO_ENTITY = -1
 """Gold of a mention that names no entity of the graph, or several; see `objectives.entity_linking`."""
@@ -363,15 +361,13 @@ DEV = 32
 """Which stream of random numbers chooses the dev sequences."""
 
 
-@dataclass(frozen=True)
-class Injecting:
-    """The phase's settings."""
+class InjectionSettings(Protocol):
+    """The phase's settings, beside those of `TermTraining`."""
 
     mentions: str
     graph: str
     layer: int  # after which entities are added, from 1; 0: after two thirds of the layers
     nearest: int  # entities among which a mention is shared out
-    batch: int
     share: float  # of the tokens drawn to be masked
     linking: Literal["mean", "sum"]  # L_EL is a mean over the batch's mentions, or the sum
     dev_sequences: int
@@ -381,7 +377,8 @@ def inject_entities(
     recipe: str,
     phase: Phase,
     config: TermTraining,
-    settings: Injecting,
+    settings: InjectionSettings,
+    batch: int,
     length: Length,
     terminology: Terminology,
     encoder: str | Path,
@@ -406,7 +403,7 @@ def inject_entities(
     run.say(f"entities are added after layer {layer} of {layers}")
 
     # Objective, loop, and the model.
-    batches = SequenceBatches(rows, batch=settings.batch, seed=config.seed)
+    batches = SequenceBatches(rows, batch=batch, seed=config.seed)
     steps = InjectionSteps(
         injected,
         head,
@@ -428,7 +425,7 @@ def inject_entities(
     between = torch.nn.ModuleDict({"down": step.down, "up": step.up, "norm": step.norm})
 
     def dev_score(_: TermEncoder) -> dict[str, float]:
-        return linking_accuracy(injected, data, dev, batch=settings.batch, bf16=run.forward.bf16)
+        return linking_accuracy(injected, data, dev, batch=batch, bf16=run.forward.bf16)
 
     return run.fit(
         steps,
@@ -443,7 +440,7 @@ def inject_entities(
     )
 
 
-def _read(run: Run, settings: Injecting, terminology: Terminology, split: Split | None) -> LinkedMentions:
+def _read(run: Run, settings: InjectionSettings, terminology: Terminology, split: Split | None) -> LinkedMentions:
     """Return the data for the run's encoder, say what there is, and begin the run."""
     model = run.encoder.module.model
     if isinstance(model, InjectedBert):

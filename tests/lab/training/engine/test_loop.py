@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from alphita.errors import AlphitaError, InputError
+from alphita_lab.recipes import alphita, biolord, coder
 from alphita_lab.training.engine import loop, run
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.settings import LoopPlan
+from alphita_lab.training.engine.settings import ENGINE_ONLY, LoopPlan, decisive
 
 PLAN = LoopPlan(
     steps=12,
@@ -197,3 +198,15 @@ def test_a_dry_run_counts_the_work() -> None:
     plan = LoopPlan(10**12, 0, 0.1, 2, 1.0, 0.0, 0, 0, 0)
     told, _ = run.estimate("layer", "", Rows(), {"layer": layer}, plan, bf16=False)  # type: ignore[arg-type]
     assert "work: 2.05 PFLOP; 20 seconds on a GPU" in told
+
+
+def test_what_does_not_decide_the_weights_is_left_out() -> None:
+    one = decisive(coder.Config())
+    assert not {*ENGINE_ONLY} & one.keys()
+    assert {"steps", "learning_rate", "seed"} <= one.keys()
+
+
+def test_a_run_without_noise_is_the_one_that_was_begun_before_there_was_noise() -> None:
+    assert "noise" not in decisive(biolord.Config(noise=0))
+    assert decisive(biolord.Config(noise=0.5))["noise"] == 0.5
+    assert decisive(alphita.Config())["noise"] == alphita.Config().noise > 0

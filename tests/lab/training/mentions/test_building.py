@@ -109,23 +109,6 @@ def test_what_is_counted(whole, terminology, model, texts, corpus):
     artefact.verify(whole.path, "mentions")
 
 
-def test_windows_hold_their_mention_in_the_middle(whole, model):
-    tokenizer, _, _ = open_tokenizer(model)
-    assert len(whole.windows) == whole.manifest["counts"]["windows"] == 4 * 5
-    assert whole.windows.forms.tolist() == sorted(list(range(5)) * 4)
-    full = 0
-    for row in range(len(whole.windows)):
-        tokens = whole.windows[row]
-        start, end, form = tokens.mentions[tokens.own].tolist()
-        assert form == whole.windows.forms[row]
-        assert decoded(tokenizer, tokens.ids[start:end]) == squeezed(whole.strings[form].as_py())
-        assert len(tokens.ids) <= 12
-        full += len(tokens.ids) == 12
-        for first, last, other in tokens.mentions.tolist():
-            assert decoded(tokenizer, tokens.ids[first:last]) == squeezed(whole.strings[other].as_py())
-    assert full > 15
-
-
 def test_a_window_is_as_near_to_the_middle_as_the_text_allows(model):
     tokenizer, _, _ = open_tokenizer(model)
     text = "the of heart pain skin bone lung eye"
@@ -403,12 +386,6 @@ def test_further_names_may_be_left_out(corpus, terminology, model, tmp_path):
     # An acronym too, where it is named.
     found = built(corpus, terminology, model, tmp_path / "y", stop=["ami"])
     assert "AMI" not in found.strings.to_pylist()
-
-
-def test_rows_of_the_concepts(whole, terminology, tmp_path):
-    assert whole.rows_in(terminology).tolist() == [0, 1, 2, 3]
-    other = terminology_of([("A:1", "x", "en"), ("T:2", "y", "en"), ("T:4", "z", "en")], tmp_path / "t.terminology")
-    assert whole.rows_in(other).tolist() == [-1, 1, -1, 2]
 
 
 def test_homonyms_may_be_kept(corpus, terminology, model, tmp_path):

@@ -85,13 +85,6 @@ def test_a_terminology_reads_as_products(terminology: Terminology) -> None:
     assert len(table.held_pairs) == 0
 
 
-@pytest.mark.parametrize("named", ["indication", " Indication ", "indication,indication"])
-def test_attributes_can_be_named(terminology: Terminology, named: str) -> None:
-    table = read_products(terminology, attributes=named)
-    assert table.labels == ["indication"]
-    assert said(table) == {row for row in said(read_products(terminology)) if row[1] == "indication"}
-
-
 def test_names_are_those_in_the_languages(terminology: Terminology, tmp_path: Path) -> None:
     rows = [
         ("P:1", "Ear drops", "en"),
@@ -289,15 +282,6 @@ def test_candidates_hold_the_true_value_and_no_other_true_one(table: ProductTabl
             else:
                 assert others
     assert held.short == sum(NOT_THERE in row for row in held.candidates.tolist())
-
-
-@settings(max_examples=100, deadline=None)
-@given(tables(), st.integers(1, 30), st.integers(0, 100))
-def test_every_title_and_value_of_the_table_still_trains(table: ProductTable, dev: int, seed: int) -> None:
-    """Strings are titles and values both, joined in either direction and by several relations."""
-    before, after = (trained(opened(table, count, seed)) for count in (0, dev))
-    assert set(after[:, 0].tolist()) == set(before[:, 0].tolist())
-    assert {tuple(row) for row in after[:, 1:].tolist()} == {tuple(row) for row in before[:, 1:].tolist()}
 
 
 def test_a_catalogue_of_one_value_an_attribute_has_dev_triples() -> None:

@@ -182,15 +182,6 @@ def test_the_mean_of_two_processes_is_one(model: Path, products: Products, at_on
         torch.testing.assert_close(mean, expected, atol=1e-5, rtol=1e-4, msg=name)
 
 
-def test_missing_negatives_are_told(model: Path) -> None:
-    rows = [("a", "for", "heart"), ("a", "for", "liver"), ("b", "for", "skin")]
-    steps = steps_of(model, Products(table_of(rows)), batch=2)
-    found = run(steps, range(1))
-    # a lacks 3 of 4 negatives: there is "skin" only; b has both of its two.
-    assert float(found["missing_negatives 0"]) == 3
-    assert float(found["rows 0"]) == 2 + 3 + 3
-
-
 def test_titles_that_leave_no_room_for_the_name_are_counted(model: Path) -> None:
     rows = [("heart", "of the", "pain"), ("x x x x x x x x", "of the", "ache"), ("liver", "of the", "ache")]
     for length, expected in ((64, 0), (9, 1)):
@@ -231,10 +222,6 @@ def test_score_is_the_rank_among_the_candidates(
         ranks.append(reference.realistic_rank(distances))
     assert found["dev_attribute_acc1"] == pytest.approx(np.mean([rank == 1 for rank in ranks]))
     assert found["dev_attribute_mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
-
-
-def test_nothing_held_out_gives_no_score(model: Path) -> None:
-    assert steps_of(model, Products(table_of([("a", "for", "heart"), ("b", "for", "liver")]))).score() == {}
 
 
 def test_a_projection_is_found_beside_its_model(tmp_path: Path) -> None:

@@ -78,11 +78,6 @@ def test_what_a_word_is(text: str, expected: list[str]) -> None:
     assert [text[start:end] for start, end in Words()([text])[0].tolist()] == expected
 
 
-def test_no_words() -> None:
-    found = load("none")(["heart pain", ""])
-    assert [one.shape for one in found] == [(0, 2), (0, 2)]
-
-
 def test_an_unknown_segmenter_is_named() -> None:
     with pytest.raises(UsageError, match=r"unknown segmenter 'jeiba'; did you mean 'jieba'\? choose from \['jieba', "):
         load("jeiba")
