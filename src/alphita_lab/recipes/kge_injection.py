@@ -115,7 +115,6 @@ def train(
         "kge_injection",
         Phase("injected", out, resume, force, dry_run),
         config,
-        config,
         config.batch,
         Length(config.steps, config.warmup_steps, config.learning_rate),
         terminology,

@@ -102,7 +102,6 @@ def train(
         "pipelined",
         phases["injected"],
         config.model_copy(update=own),
-        config,
         config.injection_batch,
         Length(config.injection_steps, config.injection_warmup_steps, config.injection_learning_rate),
         terminology,

@@ -91,21 +91,6 @@ def test_a_batch_s_loss_is_the_sum_of_its_parts(folder, terminology, tmp_path, m
     assert figures["loss"] == pytest.approx(contrast + 7 * kept, rel=1e-4)
 
 
-def test_what_the_base_knows_is_kept_the_better_the_more_it_weighs(folder, terminology, tmp_path) -> None:
-    strings = [name for name in terminology.terms["string"].to_pylist() if name][:40]
-
-    def nearness(model: Path) -> np.ndarray:
-        vectors = TermEncoder.load(model, precision="fp32", pooling="mean").encode(strings)
-        return vectors @ vectors.T
-
-    base, moved = nearness(folder / "model"), []
-    for mu in (0.0, 1000.0):
-        out = tmp_path / str(mu)
-        alphita.train(terminology, str(folder / "model"), out, alphita.Config(**SMALL | {"steps": 30, "mu": mu}))
-        moved.append(float(((nearness(out) - base) ** 2).mean()))
-    assert moved[1] < moved[0] / 2
-
-
 def test_what_no_head_is_taught_does_not_train(folder, terminology, tmp_path, monkeypatch) -> None:
     strings = clean_many(terminology.terms["string"].to_pylist())
     left_out = {string for string, held in zip(strings, is_held_back(strings), strict=True) if held}

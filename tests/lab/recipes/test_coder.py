@@ -73,20 +73,6 @@ def test_names_train_with_noise_too_but_held_out_ones_in_no_form(
     assert artefact.verify(tmp_path / "m", "model")["config"]["noise"] == 1.0
 
 
-def test_a_run_that_was_begun_before_there_was_noise_goes_on(
-    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
-) -> None:
-    seen: list[dict[str, object]] = []
-    monkeypatch.setattr(
-        "alphita_lab.training.engine.runs.fingerprint", lambda facts: seen.append(facts["config"]) or "x"
-    )
-    for noise in (0.0, 0.5):
-        coder.train(
-            terminology, str(model), tmp_path / f"m{noise}", coder.Config(**SMALL | {"steps": 1, "noise": noise})
-        )
-    assert ["noise" in config for config in seen] == [False, True]
-
-
 @pytest.mark.parametrize("kind", ["full", "low_rank"])
 def test_relation_matrices_are_saved_with_their_labels(
     kind: str, terminology: Terminology, model: Path, tmp_path: Path

@@ -30,7 +30,7 @@ SMALL = {
     "prototypes": 4,
     "positives": 4,
     "negatives": 6,
-    "steps": 24,
+    "steps": 12,
     "warmup_steps": 4,
     "accumulation": 2,
     "learning_rate": 2e-3,

@@ -84,12 +84,6 @@ def test_greedy_equals_recipe_1_and_is_no_worse_than_its_best_member(count: int,
     assert all(kept == (gain >= 0) for gain, kept in zip(made.gains, made.kept, strict=True))
 
 
-def test_each_member_is_scored_alone_once_and_but_the_first_once_in_the_soup() -> None:
-    asked = []
-    greedy(members(4, 1), lambda state: asked.append(state) or 0.5)
-    assert len(asked) == 4 + 3
-
-
 def test_members_in_files_give_the_same(tmp_path) -> None:
     given = members(3, 5)
     paths = {}
