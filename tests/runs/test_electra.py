@@ -20,7 +20,7 @@ DRUGS = ("alvexin", "borvatel", "cendril", "dormaxol", "elvanor", "fostrin", "ge
 SYMPTOMS = ("cough", "fever", "back pain", "dry skin", "itching eye", "sore throat", "cold hands", "ringing ears")
 FORMS = ("tablet", "syrup", "cream")
 # Of few steps and rows that are scored in a moment.
-SIZES = {"vocabulary": 160, "max_length": 32, "dev_sequences": 8, "dev_attributes": 12, "evaluate_every": 20}
+SIZES = {"vocabulary": 160, "max_length": 32, "dev_sequences": 8, "dev_attributes": 12, "evaluate_every": 10}
 SMALL = [*(f"{name}={value}" for name, value in SIZES.items()), "precision=fp32", "attribute_batch=8"]
 QUICK = ["runs=2", "epochs=1"]
 
@@ -51,7 +51,7 @@ def words(made: Path, out: Path, *more: str) -> list[str]:
     options = [
         word for option, items in (("--set", SMALL), ("--qtrel", QUICK)) for item in items for word in (option, item)
     ]
-    sizes = ["--steps", "20", "--layers", "2", "--hidden", "32", "--heads", "2", "--most", "24", "--threads", "1"]
+    sizes = ["--steps", "10", "--layers", "2", "--hidden", "32", "--heads", "2", "--most", "24", "--threads", "1"]
     paths = ["-t", str(made / "p.terminology"), "--corpus", str(made / "notes.txt"), "-o", str(out)]
     return ["run", *paths, *sizes, *options, *more]
 
