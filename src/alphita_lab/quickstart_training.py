@@ -191,21 +191,13 @@ def _train(paths: Paths, training: Mapping[str, Any]) -> str:
     from alphita.terminology.store import load_terminology
 
     coder = registry.load("alphita_lab.recipes", "coder")
-    settings = coder.Config(**training)
+    settings, split = coder.Config(**training), Split.load(paths.split)
+    given = (load_terminology(paths.terminology), "minilm", paths.model, settings)
     if not paths.model.exists():
         say("timing a few batches …")
-        coder.train(
-            load_terminology(paths.terminology),
-            "minilm",
-            paths.model,
-            settings,
-            split=Split.load(paths.split),
-            dry_run=True,
-        )
+        coder.train(*given, split=split, dry_run=True)
     say("settings: " + ", ".join(f"{key}={value}" for key, value in training.items()))
-    figures = coder.train(
-        load_terminology(paths.terminology), "minilm", paths.model, settings, split=Split.load(paths.split), resume=True
-    )
+    figures = coder.train(*given, split=split, resume=True)
     return f"{settings.steps} steps of coder, loss {figures['loss']:.3f}"
 
 

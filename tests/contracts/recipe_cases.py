@@ -137,13 +137,11 @@ class Given:
         case = CASES[name_of(recipe)]
         return recipe.Config(**COMMON | case.settings | {name: str(self.files[name]) for name in case.files} | changes)
 
-    def train(
-        self, recipe: ModuleType, out: Path, *, resume: bool = False, dry_run: bool = False, **changes: object
-    ) -> dict[str, float]:
-        """Train a recipe by its config with changes."""
-        settings = self.config(recipe, **changes)
+    def train(self, recipe: ModuleType, out: Path, **given: Any) -> dict[str, float]:
+        """Train a recipe with these options, such as `resume`, and by its config with all other changes."""
+        options = {name: given.pop(name) for name in ("resume", "dry_run", "force", "split") if name in given}
         figures: dict[str, float] = recipe.train(
-            self.to(recipe), str(self.model), out, settings, resume=resume, dry_run=dry_run
+            self.to(recipe), str(self.model), out, self.config(recipe, **given), **options
         )
         return figures
 

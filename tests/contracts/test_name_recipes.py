@@ -12,7 +12,7 @@ import torch
 from alphita import artefact, registry
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError
-from alphita.terminology.splits import Split, hold_out_synonyms
+from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from alphita_lab.recipes import coder
 from alphita_lab.training.terms.batches import TermSteps
@@ -36,10 +36,6 @@ def test_it_learns_the_synonyms_of_a_few_concepts(
     assert nearest_is_synonym(tmp_path / "m", terminology) > max(0.8, nearest_is_synonym(model, terminology) + 0.3)
     assert figures["loss"] >= 0
     assert figures["rows_per_second"] > 0
-    manifest = artefact.verify(tmp_path / "m", "model")
-    assert manifest["recipe"] == name_of(recipe)
-    assert manifest["config"] == given.config(recipe).model_dump()
-    assert manifest["terminology"] == terminology.content_hash
 
 
 def test_a_dry_run_tells_the_names(recipe: ModuleType, given: Given, tmp_path: Path, capsys) -> None:
@@ -47,20 +43,6 @@ def test_a_dry_run_tells_the_names(recipe: ModuleType, given: Given, tmp_path: P
     told = capsys.readouterr().err
     assert "names: 88 of 32 concepts" in told
     assert "term rows" in told
-
-
-def test_what_is_held_out_does_not_train(
-    recipe: ModuleType, given: Given, terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
-) -> None:
-    split = hold_out_synonyms(terminology, fraction=0.3, seed=1)
-    assert len(split) > 3
-    seen: set[str] = set()
-    tokenize = TermEncoder.tokenize
-    monkeypatch.setattr(TermEncoder, "tokenize", lambda self, rows: seen.update(rows) or tokenize(self, rows))
-    recipe.train(terminology, str(model), tmp_path / "m", given.config(recipe, steps=2), split=split)
-    assert len(seen) > 20
-    assert not seen & split.cleaned
-    assert artefact.open_manifest(tmp_path / "m", "model")["split"] == split.hash
 
 
 def test_a_split_of_triples_alone_is_a_split(
@@ -80,11 +62,11 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_its_terms(
 
     def broken(self: TermSteps, ready: Any, part: int, number: int) -> torch.Tensor:
         vectors = encode(self, ready, part, number)
-        return vectors * float("nan") if number == 12 else vectors
+        return vectors * float("nan") if number == 3 else vectors
 
     monkeypatch.setattr(TermSteps, "_encode", broken)
     with pytest.raises(
-        AlphitaError, match=r"no longer finite at step 13 on the terms .*smaller learning_rate"
+        AlphitaError, match=r"no longer finite at step 4 on the terms .*smaller learning_rate"
     ) as caught:
         given.train(recipe, tmp_path / "m")
     work = tmp_path / "m.training"
@@ -93,7 +75,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_its_terms(
     assert set(terms) & names
     assert set(terms) <= names or name_of(recipe) in TEXTS
     assert terms[0] in str(caught.value)
-    assert (work / "step-00000012" / "state.json").exists()
+    assert (work / "step-00000003" / "state.json").exists()
 
 
 def test_an_encoder_that_is_not_like_bert_is_refused(
@@ -145,10 +127,10 @@ def test_the_best_weights_are_kept(
 ) -> None:
     scores = iter([0.2, 0.9, 0.1, 0.3])
     monkeypatch.setattr(TrainingNames, "dev_accuracy", lambda *_: {"dev_acc1": next(scores)})
-    settings = {"dev_synonyms": 4, "evaluate_every": 5, "schedule": "constant"}
-    recipe.train(terminology, str(model), tmp_path / "best", given.config(recipe, steps=20, keep="best", **settings))
+    settings = {"dev_synonyms": 4, "evaluate_every": 2, "schedule": "constant"}
+    recipe.train(terminology, str(model), tmp_path / "best", given.config(recipe, steps=8, keep="best", **settings))
     # A run that ends where the score was best; the learning rate is constant, so its length decides nothing else.
     scores = iter([0.2, 0.9])
-    recipe.train(terminology, str(model), tmp_path / "ten", given.config(recipe, steps=10, **settings))
-    best, ten = (TermEncoder.load(tmp_path / name, precision="fp32").content_hash for name in ("best", "ten"))
-    assert best == ten
+    recipe.train(terminology, str(model), tmp_path / "four", given.config(recipe, steps=4, **settings))
+    best, four = (TermEncoder.load(tmp_path / name, precision="fp32").content_hash for name in ("best", "four"))
+    assert best == four

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, UsageError
+from alphita.errors import InputError
 from alphita_lab.encoder import bert
 from alphita_lab.encoder.electra import HEAD, Generator, ReplacedHead, scratch
 from tests.tiny import tiny_model
@@ -160,7 +160,6 @@ def test_weights_follow_the_seed_and_dropout_the_discriminator() -> None:
     config = Generator.of(base, seed=0).config
     sizes = (config.hidden_size, config.num_attention_heads, config.intermediate_size, config.num_hidden_layers)
     assert sizes == (256, 4, 1024, 1)
-    assert Generator.of(base, layers=3, seed=0).config.num_hidden_layers == 3
     assert Generator.of(base, share=0.01, seed=0).config.hidden_size == 64
 
 
@@ -220,20 +219,10 @@ def test_a_new_encoder_opens_and_follows_its_seed(tokenizer: Path, tmp_path: Pat
     assert TermEncoder.load(tmp_path / "saved", precision="fp32").content_hash == encoder.content_hash
 
 
-def test_other_encoders_and_sizes_are_refused(tokenizer: Path, tmp_path: Path) -> None:
+def test_other_encoders_and_tokenizers_are_refused(tmp_path: Path) -> None:
     distil = transformers.DistilBertModel(transformers.DistilBertConfig(vocab_size=20, dim=8, n_layers=1, n_heads=2))
-    for model, options, problem in (
-        (distil, {}, r"cannot be trained to find replaced tokens.*DistilBertModel"),
-        (discriminator("bert"), {"share": 0}, "share must be above 0 and at most 1, not 0"),
-        (discriminator("bert"), {"layers": 0}, "needs 1 layer or more, not 0"),
-    ):
-        with pytest.raises((InputError, UsageError), match=problem):
-            Generator.of(model, seed=0, **options)
-    for changed, file, problem in (
-        ({"heads": 5}, tokenizer, "hidden must be a multiple of heads, not 24 for 5"),
-        ({"layers": 0}, tokenizer, "must be 1 or more: layers 0, hidden 24"),
-        ({}, tmp_path / "none.json", "is not a tokenizer"),
-    ):
-        with pytest.raises((InputError, UsageError), match=problem):
-            scratch(tmp_path / "m", file, **(NEW | changed))
+    with pytest.raises(InputError, match=r"cannot be trained to find replaced tokens.*DistilBertModel"):
+        Generator.of(distil, seed=0)
+    with pytest.raises(InputError, match="is not a tokenizer"):
+        scratch(tmp_path / "m", tmp_path / "none.json", **NEW)
     assert not (tmp_path / "m").exists()

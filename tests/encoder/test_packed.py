@@ -115,30 +115,12 @@ def test_parts_hold_each_row_once_within_the_budget() -> None:
     assert packed.within(own[:0], lengths, 10) == []
 
 
-def test_sizes_are_rounded_so_that_few_occur() -> None:
-    packings = [packing_of([[1] * 9] * count) for count in range(33, 49)]
-    assert {(len(packing.ids), *(group.shape for group in packing.groups)) for packing in packings} == {
-        (384, (48, 12)),
-        (512, (48, 12)),
-    }
-
-
 def test_rows_of_near_lengths_attend_together() -> None:
     rows = [[1] * length for length in [3] * 20 + [20] * 2 + [9] * 40 + [4] * 5 + [18] * 15]
     groups = packing_of(rows).groups
     assert [(group.shape, group.tokens) for group in groups] == [((32, 4), 80), ((48, 12), 360), ((32, 20), 310)]
     few = packing_of([[1] * length for length in range(1, 11)]).groups
     assert [group.shape for group in few] == [(16, 12)]
-
-
-@given(count=st.integers(1, 100_000))
-def test_few_sizes_are_few_and_near(count: int) -> None:
-    size = flat_bert.few_sizes(count)
-    assert count <= size <= count * 9 / 8
-    assert flat_bert.few_sizes(size) == size
-    assert count > 8 or size == count
-    power = 2 ** max(4, count.bit_length() - 1)
-    assert count > 4096 or len({flat_bert.few_sizes(number) for number in range(power, 2 * power)}) <= 9
 
 
 @pytest.mark.parametrize("rows", [1, 17, 37, 100])

@@ -85,7 +85,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         alphita("train", "electra_em_pap", "-t", folder / "p.terminology", "-o", model, "--set", f"seed={seed}", *sets)
         if (row, seed) != ("base", 7):
             given = ["--model", f"{model},name=model", "--data", folder, "-o", f"{model}.report"]
-            quick = ["--set", "runs=2", "--set", "epochs=2", "--set", "learning_rate=1e-2"]
+            quick = ["--set", "runs=2", "--set", "epochs=1", "--set", "learning_rate=1e-2"]
             alphita("evaluate", "classification", "sentence_pair", *given, *quick)
     return out
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import coder
-from alphita import artefact, config, registry
+from alphita import config, registry
 from alphita.errors import InputError, Rejects
 from alphita.terminology import splits, store
 from alphita.terminology.loaders import obo
@@ -60,22 +59,6 @@ def test_a_failed_row_is_told_and_the_others_go_on(
     assert coder.main(words(made, tmp_path, "--seeds", "3,1", rows="cls,base,ms")) == 1
     assert order == [("base", 3), ("ms", 3), ("cls", 3), ("ms", 1), ("cls", 1)]
     assert "these failed: cls/3" in capsys.readouterr().err
-
-
-def test_the_seconds_of_a_log_are_those_of_its_steps(made: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    with artefact.create(model, "model") as draft:
-        lines = [
-            {"step": 10, "steps_per_second": 2.0, "rows_per_second": 512.0},
-            {"step": 10, "dev_accuracy": 0.5},
-            {"step": 14, "steps_per_second": 0.5, "rows_per_second": 100.0},
-        ]
-        (draft.path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        (draft.path / "training.json").write_text(json.dumps({"config": {}, "encoder": "e"}))
-    facts = coder.training_facts(model)
-    assert facts["steps"] == 14
-    assert facts["seconds"] == pytest.approx(10 / 2 + 4 / 0.5)
-    assert facts["rows_per_step"] == pytest.approx((10 * 256 + 4 * 200) / 14)
 
 
 def test_relations_are_sampled_evenly_and_read_as_ddbrc(tmp_path: Path) -> None:

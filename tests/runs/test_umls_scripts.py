@@ -168,31 +168,3 @@ def test_the_ablation(given: Path, tmp_path: Path) -> None:
     )
     for row in ("coder_transe_similarity", "ms_rel_sty"):
         assert scored(out / row / "mcsm")["mcsm"] == {"cls", "mean"}
-
-
-def test_every_script_tells_what_its_training_takes_and_trains_nothing(given: Path, tmp_path: Path) -> None:
-    encoder, meta = str(given / "encoder"), given / "META"
-    coders = ("coder_eng", "coder_all", "coder_transe_eng", "coder_transe_all")
-    shared = {"ENCODER": encoder, "DRY_RUN": "1"}
-    told = {
-        name: run(f"{name}_umls.sh", meta, tmp_path / name, SETTINGS=FIRST if "transe" in name else SMALL, **shared)
-        for name in coders
-    }
-    out = tmp_path / "ablation"
-    told["coder"] = run("coder_ablation_umls.sh", meta, out, ROWS="coder_without", SETTINGS=SMALL, **shared)
-    small = f"steps={STEPS} dim=8 seeds=2 batch=16 max_length=48"
-    told["biolord"] = run("biolord_umls.sh", meta, tmp_path / "biolord", SETTINGS=small, **shared)
-    out, of_languages = tmp_path / "multilingual", "batch=8 max_length=48"
-    told["multilingual"] = run(
-        "biolord_multilingual_umls.sh", meta, given / "encoder", out, LANGUAGES="es", SETTINGS=of_languages, **shared
-    )
-    told["ext_bert"] = run(
-        "italian_umls.sh", meta, given / "corpus", tmp_path / "italian", EXT="vocabulary=200 batch=4", **shared
-    )
-    for name, text in told.items():
-        recipe = name.removesuffix("_eng").removesuffix("_all")
-        assert f"dry run of {recipe}" in text
-        assert "PFLOP" in text
-        assert "memory: about" in text
-    assert "v3: can be told once there is" in told["ext_bert"]
-    assert not [path for path in tmp_path.rglob("*") if path.name == "model"]

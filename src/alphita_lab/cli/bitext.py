@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alphita import artefact, machine, progress
 from alphita.cli._from_spec import with_options
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.options import HOW, Running, group, option
-
-if TYPE_CHECKING:
-    pass
 
 # As is usual on web text; see alphita_lab.training.terms.bitext.
 RATIO_THRESHOLD = 1.06

@@ -210,8 +210,6 @@ def run(name: str, spec: TrainSpec) -> None:
     terminology, split = load_terminology(spec.terminology), Split.load(spec.split) if spec.split else None
     decisions = None
     if spec.from_mappings is not None:
-        pass
-
         decisions = read_decisions(
             spec.from_mappings, terminology, spec.encoder, out, exclude=split, threads=spec.threads
         )

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from alphita.encoder import layout
 from alphita.encoder.layout import fill
-from alphita.errors import InputError, UsageError
+from alphita.errors import InputError
 from alphita_lab.encoder import bert
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Generator(torch.nn.Module):
         _draw(self, seed)
 
     @classmethod
-    def of(cls, discriminator: Any, *, share: float = 1 / 3, layers: int | None = None, seed: int) -> Generator:  # noqa: ANN401
+    def of(cls, discriminator: Any, *, share: float = 1 / 3, seed: int) -> Generator:  # noqa: ANN401
         """Return a new generator for a discriminator, on the same device and with its dropout."""
         from transformers import BertConfig
 
@@ -65,10 +65,6 @@ class Generator(torch.nn.Module):
                 value=type(discriminator).__name__,
                 remedy="take a BERT, RoBERTa or ELECTRA encoder",
             )
-        if not 0 < share <= 1:
-            raise UsageError(f"the generator's share must be above 0 and at most 1, not {share}")
-        if layers is not None and layers < 1:
-            raise UsageError(f"the generator needs 1 layer or more, not {layers}")
         large, layer = discriminator.config, discriminator.encoder.layer[0]
         heads = max(1, round(share * large.num_attention_heads))
         width = heads * (large.hidden_size // large.num_attention_heads)
@@ -78,7 +74,7 @@ class Generator(torch.nn.Module):
             hidden_size=width,
             num_attention_heads=heads,
             intermediate_size=round(large.intermediate_size * width / large.hidden_size),
-            num_hidden_layers=layers or large.num_hidden_layers,
+            num_hidden_layers=large.num_hidden_layers,
             hidden_act=large.hidden_act,
             layer_norm_eps=large.layer_norm_eps,
             hidden_dropout_prob=layer.output.dropout.p,
@@ -142,11 +138,6 @@ def scratch(
     from transformers import BertConfig, BertModel
     from transformers.utils import logging
 
-    if min(layers, hidden, heads, intermediate, positions) < 1:
-        sizes = f"layers {layers}, hidden {hidden}, heads {heads}, intermediate {intermediate}, positions {positions}"
-        raise UsageError(f"every size of a new encoder must be 1 or more: {sizes}")
-    if hidden % heads:
-        raise UsageError(f"hidden must be a multiple of heads, not {hidden} for {heads}")
     try:
         tokenizer = Tokenizer.from_file(str(tokenizer_json))
     except Exception as error:  # the tokenizers library raises plain exceptions

@@ -185,24 +185,6 @@ def term_mentions(input_ids: torch.Tensor, attention_mask: torch.Tensor | None, 
     return torch.stack([row, start, input_ids.shape[1] - behind], 1)
 
 
-def check_mentions(mentions: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor | None) -> None:
-    """Check that mentions (m, 3) lie within the tokens of a batch, `input_ids` (rows, length)."""
-    if mentions.dim() != 2 or mentions.shape[1] != 3 or mentions.dtype != torch.int64:
-        raise ValueError(f"mentions must be (m, 3) int64, not {tuple(mentions.shape)} {mentions.dtype}")
-    rows, length = input_ids.shape
-    row, start, end = mentions.unbind(1)
-    wrong = (row < 0) | (row >= rows) | (start < 0) | (start >= end) | (end > length)
-    if not wrong.any() and attention_mask is not None and len(mentions):
-        places, owner = tokens_of(mentions, length)
-        padded = (attention_mask.reshape(-1)[places] == 0).to(torch.int64)
-        wrong = torch.zeros_like(row).index_add(0, owner, padded) > 0
-    if wrong.any():
-        number = int(wrong.nonzero()[0])
-        raise ValueError(
-            f"mention {number}, {mentions[number].tolist()}, does not lie within the tokens of {rows} rows of {length}"
-        )
-
-
 class InjectedBert(torch.nn.Module):
     """A BERT with an `Injection` after one of its layers; takes what a transformers model takes, and mentions.
 
@@ -245,8 +227,6 @@ class InjectedBert(torch.nn.Module):
 
         if mentions is None:
             mentions = term_mentions(input_ids, attention_mask, self.outside)
-        else:
-            check_mentions(mentions, input_ids, attention_mask)
         model: Any = self.model
         hidden = model.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
         mask = create_bidirectional_mask(config=model.config, inputs_embeds=hidden, attention_mask=attention_mask)
@@ -268,8 +248,6 @@ class InjectedBert(torch.nn.Module):
         """
         if mentions is None:
             mentions = packed_mentions(packing, self.outside)
-        else:
-            check_packed(mentions, packing)
         model: Any = self.model
         layers = list(model.encoder.layer)
         hidden = bert.embed(model.embeddings, packing, types=types, first=bert.first_position(model))
@@ -382,16 +360,6 @@ def packed_mentions(packing: bert.Packing, outside: Sequence[int], inside: torch
     row = (last >= 0).nonzero()[:, 0]
     first = packing.first[row]
     return torch.stack([row, start[row] - first, last[row] + 1 - first], 1)
-
-
-def check_packed(mentions: torch.Tensor, packing: bert.Packing) -> None:
-    """Check that mentions (m, 3) lie within the rows of `packing`."""
-    row, start, end = mentions.unbind(1)
-    wrong = (row < 0) | (row >= len(packing.lengths)) | (start < 0) | (start >= end)
-    wrong |= end > packing.lengths[row.clamp(0, len(packing.lengths) - 1)]
-    if wrong.any():
-        number = int(wrong.nonzero()[0])
-        raise ValueError(f"mention {number}, {mentions[number].tolist()}, does not lie within the tokens of its row")
 
 
 def check_layer(model: torch.nn.Module, layer: int) -> None:

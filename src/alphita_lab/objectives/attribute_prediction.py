@@ -20,7 +20,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from alphita_lab.objectives.transe import exact
+from alphita_lab.objectives.multi_similarity import exact
 
 
 class AttributeProjection(torch.nn.Module):
@@ -36,14 +36,9 @@ class AttributeProjection(torch.nn.Module):
         Args:
             dim: length of an encoded text, d, 1 or more.
             width: length of what is compared, 1 or more; None: d.
-
-        Raises:
-            ValueError: a length below 1.
         """
         super().__init__()
         width = dim if width is None else width
-        if min(dim, width) < 1:
-            raise ValueError(f"dim and width must be 1 or more, not {dim} and {width}")
         self.dense = torch.nn.Linear(dim, width)
 
     def forward(self, e: torch.Tensor) -> torch.Tensor:
@@ -79,15 +74,7 @@ def attribute_prediction(
 
     Returns:
         A scalar, float32 (float64 if given so).
-
-    Raises:
-        ValueError: the margin is not above 0, the shapes differ, or there is nothing.
     """
-    if margin <= 0:
-        raise ValueError(f"margin must be above 0, not {margin}")
-    if not (distance.ndim == 1 and len(distance) and distance.shape == pair.shape == positive.shape):
-        shapes = [tuple(tensor.shape) for tensor in (distance, pair, positive)]
-        raise ValueError(f"distance, pair and positive must have one shape (m,), not empty; got {shapes}")
     with torch.autocast(distance.device.type, enabled=False):
         beyond = exact(distance) - margin
         # -log sigma(x) = softplus(-x).

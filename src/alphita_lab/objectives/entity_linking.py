@@ -21,7 +21,7 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from alphita_lab.objectives.transe import exact
+from alphita_lab.objectives.multi_similarity import exact
 
 BLOCK = 8192
 """Entities at once."""
@@ -46,18 +46,7 @@ def entity_linking(
 
     Returns:
         A scalar. It can be differentiated once.
-
-    Raises:
-        ValueError: the shapes do not fit, a gold entity is not in `entities`, or these want a gradient.
     """
-    fits = projected.dim() == entities.dim() == 2 and projected.shape[1] == entities.shape[1] and len(entities)
-    if not (fits and gold.shape == projected.shape[:1]):
-        shapes = [tuple(tensor.shape) for tensor in (projected, gold, entities)]
-        raise ValueError(f"projected (m, g), gold (m,), entities (E, g), E not 0: got {shapes}")
-    if entities.requires_grad:
-        raise ValueError("the entities are frozen: give them without gradient")
-    if len(gold) and not NO_ENTITY <= int(gold.min()) <= int(gold.max()) < len(entities):
-        raise ValueError(f"gold entities must be from {NO_ENTITY} to {len(entities) - 1}, not {gold.tolist()!s:.80}")
     with torch.autocast(projected.device.type, enabled=False):
         labelled = gold >= 0
         loss: torch.Tensor = _Linking.apply(exact(projected)[labelled], gold[labelled], entities, block)

@@ -20,12 +20,7 @@ def kept_nearness(vectors: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
     Args:
         vectors: (k, d), of any length but 0.
         base: (k, e) likewise, without a gradient.
-
-    Raises:
-        ValueError: they are not equally many, or there are none.
     """
-    if vectors.dim() != 2 or base.dim() != 2 or len(vectors) != len(base) or not len(vectors):
-        raise ValueError(f"need (k, d) and (k, e), k 1 or more; got {tuple(vectors.shape)} and {tuple(base.shape)}")
     with torch.autocast(vectors.device.type, enabled=False):
         own, kept = unit(vectors), unit(base)
         return ((own @ own.T - kept @ kept.T) ** 2).mean()

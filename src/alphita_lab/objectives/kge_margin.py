@@ -86,13 +86,7 @@ def ms_v3(
 
     Returns:
         A scalar, the mean over the n mentions.
-
-    Raises:
-        ValueError: `graph` or `known` have other rows than `e`.
     """
-    if not (graph.dim() == 2 and len(graph) == len(e) and (known is None or known.shape == concept.shape)):
-        shapes = [tuple(tensor.shape) for tensor in (e, graph) + (() if known is None else (known,))]
-        raise ValueError(f"e (n, d), graph (n, g) and known (n,) must have the same n; got {shapes}")
     with torch.autocast(e.device.type, enabled=False):
         similarity, positive, negative = _pairs(e, concept)
         if known is not None:
@@ -140,9 +134,6 @@ def with_margins(
 
     Returns:
         A scalar, the mean over the n anchors.
-
-    Raises:
-        ValueError: as `multi_similarity`.
     """
     if mining:
         positive, negative = mined(similarity.detach(), positive, negative, eps)

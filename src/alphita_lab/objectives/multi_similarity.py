@@ -73,18 +73,9 @@ def multi_similarity(
 
     Returns:
         A scalar of the similarity's dtype, float32 at least. It can be differentiated once.
-
-    Raises:
-        ValueError: alpha or beta is not above 0, the shapes differ, or there is nothing to compare.
     """
-    if alpha <= 0 or beta <= 0:
-        raise ValueError(f"alpha and beta must be above 0, not {alpha} and {beta}")
-    if not (similarity.dim() == 2 and similarity.shape == positive.shape == negative.shape and similarity.numel()):
-        shapes = [tuple(tensor.shape) for tensor in (similarity, positive, negative)]
-        raise ValueError(f"similarity, positive and negative must have one shape (n, m), not empty; got {shapes}")
-    exact = similarity if similarity.dtype == torch.float64 else similarity.float()
     settings = _Settings(alpha, beta, lam, eps, mining)
-    loss: torch.Tensor = _MultiSimilarity.apply(exact, positive, negative, settings)
+    loss: torch.Tensor = _MultiSimilarity.apply(exact(similarity), positive, negative, settings)
     return loss
 
 
@@ -155,4 +146,9 @@ def term_term(e: torch.Tensor, concept: torch.Tensor, **constants: Unpack[Consta
 
 def unit(e: torch.Tensor) -> torch.Tensor:
     """Return the rows of `e` (n, d) at length 1, in float32 (float64 if given so)."""
-    return functional.normalize(e if e.dtype == torch.float64 else e.float(), dim=-1)
+    return functional.normalize(exact(e), dim=-1)
+
+
+def exact(e: torch.Tensor) -> torch.Tensor:
+    """Return `e` in float32, or as it is in float64."""
+    return e if e.dtype == torch.float64 else e.float()

@@ -19,7 +19,7 @@ import torch
 from torch.nn import functional
 
 from alphita_lab.objectives.entity_linking import NOT_MASKED
-from alphita_lab.objectives.transe import exact
+from alphita_lab.objectives.multi_similarity import exact
 
 WEIGHT = 50.0
 """lambda; ELECTRA's table of hyperparameters, and the product system's."""
@@ -32,12 +32,7 @@ def guessing(logits: torch.Tensor, true: torch.Tensor, *, masked: int | None = N
         logits: (p, v) of each masked token over the vocabulary.
         true: (p,) int64, the token that stood there, or NOT_MASKED: such a row does not count.
         masked: m, tokens to divide by; None: those that count here.
-
-    Raises:
-        ValueError: the shapes do not fit.
     """
-    if logits.dim() != 2 or true.shape != logits.shape[:1]:
-        raise ValueError(f"logits (p, v) and true (p,): got {[tuple(tensor.shape) for tensor in (logits, true)]}")
     with torch.autocast(logits.device.type, enabled=False):
         total = functional.cross_entropy(exact(logits), true, reduction="sum", ignore_index=NOT_MASKED)
         if masked is None:
@@ -54,12 +49,7 @@ def drawn(logits: torch.Tensor, lots: torch.Tensor) -> torch.Tensor:
     Args:
         logits: (p, v).
         lots: (p,) float, uniform in (0, 1].
-
-    Raises:
-        ValueError: the shapes do not fit.
     """
-    if logits.dim() != 2 or lots.shape != logits.shape[:1]:
-        raise ValueError(f"logits (p, v) and lots (p,): got {[tuple(tensor.shape) for tensor in (logits, lots)]}")
     with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
         above = torch.softmax(exact(logits.detach()), 1).cumsum_(1)
         tokens: torch.Tensor = torch.searchsorted(above, lots[:, None].to(above.dtype) * above[:, -1:]).squeeze(1)
@@ -73,12 +63,7 @@ def detection(logits: torch.Tensor, replaced: torch.Tensor, *, tokens: int | Non
         logits: (n,) of each token, padding left out: above 0 where it looks replaced.
         replaced: (n,) bool, whether it is.
         tokens: what to divide by; None: n.
-
-    Raises:
-        ValueError: the shapes do not fit.
     """
-    if logits.dim() != 1 or replaced.shape != logits.shape:
-        raise ValueError(f"logits and replaced (n,): got {[tuple(tensor.shape) for tensor in (logits, replaced)]}")
     with torch.autocast(logits.device.type, enabled=False):
         own = exact(logits)
         total = functional.binary_cross_entropy_with_logits(own, replaced.to(own.dtype), reduction="sum")

@@ -18,8 +18,6 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from alphita import registry
-from alphita.errors import UsageError
 from alphita_lab.objectives.info_nce import info_nce
 from alphita_lab.objectives.multi_similarity import unit
 
@@ -37,16 +35,7 @@ def scored_pairs(
 
     Returns:
         A scalar.
-
-    Raises:
-        ValueError: the shapes differ, or there is no pair.
-        UsageError: no such objective.
     """
-    if objective not in OBJECTIVES:
-        raise UsageError(registry.unknown("objective of scored pairs", objective, OBJECTIVES))
-    if not (left.dim() == 2 and left.shape == right.shape and len(left) and score.shape == left.shape[:1]):
-        shapes = [tuple(tensor.shape) for tensor in (left, right, score)]
-        raise ValueError(f"left and right must have one shape (n, d), score (n,), not empty; got {shapes}")
     with torch.autocast(left.device.type, enabled=False):
         similarity = (unit(left) * unit(right)).sum(1)
         return OBJECTIVES[objective](similarity, score.to(similarity.dtype))
@@ -91,13 +80,7 @@ def triples(
 
     Returns:
         A scalar, the mean over the triples.
-
-    Raises:
-        ValueError: the temperature is not above 0, the shapes differ, or there is no triple.
     """
-    if premises.shape != contradicted.shape:
-        shapes = [tuple(tensor.shape) for tensor in (premises, contradicted)]
-        raise ValueError(f"premises and contradicted must have one shape (n, d); got {shapes}")
     if premise is None:
         premise = torch.arange(len(premises), device=premises.device)
     return info_nce(premises, entailed, premise, temperature=temperature, extra=contradicted)["loss"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from alphita_lab.objectives.transe import exact
+from alphita_lab.objectives.multi_similarity import exact
 
 
 class SemanticTypeHead(torch.nn.Module):
@@ -25,8 +25,6 @@ class SemanticTypeHead(torch.nn.Module):
             types: number of semantic types, T, 1 or more.
         """
         super().__init__()
-        if types < 1:
-            raise ValueError("there must be a semantic type to classify into")
         self.linear = torch.nn.Linear(dim, types)
 
     def forward(self, e: torch.Tensor) -> torch.Tensor:

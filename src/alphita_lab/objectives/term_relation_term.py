@@ -11,12 +11,12 @@ the paper does not state, so that S_rel starts as S.
 
 from __future__ import annotations
 
-from typing import Literal, Unpack, get_args
+from typing import Literal, Unpack
 
 import torch
 from torch.nn import functional
 
-from alphita_lab.objectives.multi_similarity import Constants, multi_similarity, unit
+from alphita_lab.objectives.multi_similarity import Constants, exact, multi_similarity, unit
 
 Kind = Literal["full", "diagonal", "low_rank"]
 
@@ -35,24 +35,17 @@ class RelationMatrices(torch.nn.Module):
             dim: length of a term vector, d.
             kind: form of the matrices.
             rank: columns of U and V; for low_rank only.
-
-        Raises:
-            ValueError: an unknown kind, or a size below 1.
         """
         super().__init__()
-        if min(relations, dim, rank) < 1:
-            raise ValueError(f"relations, dim and rank must be 1 or more, not {relations}, {dim} and {rank}")
         self.relations, self.dim, self.kind = relations, dim, kind
         if kind == "full":
             self.matrix = torch.nn.Parameter(torch.eye(dim).repeat(relations, 1, 1))
         elif kind == "diagonal":
             self.diagonal = torch.nn.Parameter(torch.ones(relations, dim))
-        elif kind == "low_rank":
+        else:
             # V starts at 0, so M_r starts at I; U does not, or no gradient would ever reach either.
             self.u = torch.nn.Parameter(torch.randn(relations, dim, rank) * dim**-0.5)
             self.v = torch.nn.Parameter(torch.zeros(relations, dim, rank))
-        else:
-            raise ValueError(f"unknown relation matrix {kind!r}; choose from {list(get_args(Kind))}")
 
     def forward(self, e: torch.Tensor, relation: torch.Tensor) -> torch.Tensor:
         """Return M_r^T e for each row.
@@ -101,6 +94,6 @@ def term_relation_term(
         A scalar, the mean over the heads.
     """
     with torch.autocast(head.device.type, enabled=False):
-        turned = unit(matrices(head if head.dtype == torch.float64 else head.float(), relation))
+        turned = unit(matrices(exact(head), relation))
         positive = tail_concept[:, None] == tail_concept[None, :]
         return multi_similarity(turned @ unit(tail).T, positive, ~positive, **constants)

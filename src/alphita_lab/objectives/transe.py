@@ -4,11 +4,24 @@
 
 h and t are term vectors as the encoder gives them, not scaled to length 1; r is a vector of its own for each relation;
 t' is the vector of a corrupted tail. Only tails are corrupted, for encoding is what costs (§3.2).
+
+And the TransE-like term-relation-term similarity of CODER's ablation (Yuan et al. 2022, §5.1, appendix A.5).
+
+    S_rel_ij = -|e_i + r_i - e_j|,   1 <= i <= k heads, k + 1 <= j <= 2k tails
+    L_MS_rel = the MS loss of S_rel and tau_rel, averaged over the k heads, as in `term_relation_term`
+
+alpha 0.2, beta 5, eps 0.1. The appendix prints lambda as 28. The similarity is minus a distance that starts near 28,
+and with lambda = +28 every negative pair would enter as exp(5 (-28 - 28)) = exp(-280), without any gradient; -28, minus
+the mean distance at the start, puts the threshold where the similarities are, as 0.5 is for cosines.
 """
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
+
+from alphita_lab.objectives.multi_similarity import Constants, exact, multi_similarity
 
 
 class RelationVectors(torch.nn.Module):
@@ -25,13 +38,8 @@ class RelationVectors(torch.nn.Module):
         Args:
             relations: number of relation labels, R, 1 or more.
             dim: length of a term vector, d.
-
-        Raises:
-            ValueError: a size below 1.
         """
         super().__init__()
-        if min(relations, dim) < 1:
-            raise ValueError(f"relations and dim must be 1 or more, not {relations} and {dim}")
         self.vectors = torch.nn.Parameter(torch.randn(relations, dim))
 
     def forward(self, relation: torch.Tensor) -> torch.Tensor:
@@ -60,15 +68,7 @@ def transe_margin(
 
     Returns:
         A scalar, float32 (float64 if given so).
-
-    Raises:
-        ValueError: the margin is not above 0, the shapes differ, or there is no triple.
     """
-    if margin <= 0:
-        raise ValueError(f"margin must be above 0, not {margin}")
-    if not (len(head) and head.shape == tail.shape == corrupted.shape and len(relation) == len(head)):
-        shapes = [tuple(tensor.shape) for tensor in (head, relation, tail, corrupted)]
-        raise ValueError(f"head, tail and corrupted must have one shape (k, d), relation (k,), not empty; got {shapes}")
     with torch.autocast(head.device.type, enabled=False):
         moved = exact(head) + vectors(relation)
         near = torch.linalg.vector_norm(moved - exact(tail), dim=1)
@@ -76,6 +76,35 @@ def transe_margin(
         return torch.relu(margin + near - far).mean()
 
 
-def exact(e: torch.Tensor) -> torch.Tensor:
-    """Return `e` in float32, or as it is in float64."""
-    return e if e.dtype == torch.float64 else e.float()
+PAPERS: Constants = {"alpha": 0.2, "beta": 5.0, "lam": -28.0, "eps": 0.1}
+
+
+def transe_similarity(
+    head: torch.Tensor,
+    relation: torch.Tensor,
+    tail: torch.Tensor,
+    tail_concept: torch.Tensor,
+    vectors: RelationVectors,
+    **constants: Unpack[Constants],
+) -> torch.Tensor:
+    """Return L_MS_rel of k triples by the TransE-like similarity; row i of heads and tails is triple i.
+
+    Args:
+        head: (k, d) vectors of the head terms.
+        relation: (k,) integers, relation labels.
+        tail: (k, d) vectors of the tail terms.
+        tail_concept: (k,) integers, the concept of each tail.
+        vectors: r of each relation.
+        constants: of `multi_similarity`, by default `PAPERS`. lambda is a similarity, so below 0.
+
+    Returns:
+        A scalar, the mean over the heads.
+    """
+    with torch.autocast(head.device.type, enabled=False):
+        # Differences, not products: near points would lose their digits, and their gradients.
+        distance = torch.cdist(
+            exact(head) + vectors(relation), exact(tail), compute_mode="donot_use_mm_for_euclid_dist"
+        )
+        positive = tail_concept[:, None] == tail_concept[None, :]
+        used: Constants = {**PAPERS, **constants}
+        return multi_similarity(-distance, positive, ~positive, **used)

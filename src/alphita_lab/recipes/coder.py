@@ -162,8 +162,7 @@ def objective(config: Config, relations: int, dim: int) -> tuple[torch.nn.Module
     """Return what holds the relations, M_r or r of each, and the loss of a batch, L = L_MS + mu L_MS_rel."""
     from alphita_lab.objectives.multi_similarity import Constants, term_term
     from alphita_lab.objectives.term_relation_term import RelationMatrices, term_relation_term
-    from alphita_lab.objectives.transe import RelationVectors
-    from alphita_lab.objectives.transe_similarity import transe_similarity
+    from alphita_lab.objectives.transe import RelationVectors, transe_similarity
 
     held: torch.nn.Module
     relation_loss_of: Any

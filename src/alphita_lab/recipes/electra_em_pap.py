@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,8 @@ class Config(Pretraining):
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (as ELECTRA)")
     clip: float = Field(1.0, gt=0, description="maximum gradient norm (as ELECTRA's code)")
 
+    ALIKE: ClassVar[str] = "names are taken"
+
     @model_validator(mode="after")
     def _is_scored_by_its_tasks(self) -> Config:
         if self.dev_synonyms:
@@ -110,8 +112,6 @@ class Config(Pretraining):
             raise ValueError("keep=best needs dev scores: set dev_sequences or dev_attributes, and evaluate_every")
         if self.dev_attributes and not self.rho:
             raise ValueError("dev_attributes: without PAP (rho=0) its projection is not trained")
-        if len(set(language_weights(self.languages).values())) > 1:
-            raise ValueError(f"languages={self.languages}: names are taken alike; give languages without weights")
         return self
 
 

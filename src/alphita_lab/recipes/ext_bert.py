@@ -25,7 +25,7 @@ import dataclasses
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -86,14 +86,14 @@ class Config(TermTraining):
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (not stated; the other phases', §4)")
     clip: float = Field(1.0, gt=0, description="maximum gradient norm (not stated; the other phases', §4)")
 
+    ALIKE: ClassVar[str] = "names are counted"
+
     @model_validator(mode="after")
     def _is_scored_by_text(self) -> Config:
         if self.dev_synonyms:
             raise ValueError("dev_synonyms: masked text is scored here, not synonyms; set dev_share")
         if self.keep == "best" and not self.dev_share:
             raise ValueError("keep=best needs dev scores: set dev_share and evaluate_every")
-        if len(set(language_weights(self.languages).values())) > 1:
-            raise ValueError(f"languages={self.languages}: names are counted alike; give languages without weights")
         return self
 
 

@@ -109,22 +109,13 @@ def train(
     """Inject entities into `encoder`, train it and save it to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length
-    from alphita_lab.training.mentions.injection import Injecting, inject_entities
+    from alphita_lab.training.mentions.injection import inject_entities
 
     return inject_entities(
         "kge_injection",
         Phase("injected", out, resume, force, dry_run),
         config,
-        Injecting(
-            config.mentions,
-            config.graph,
-            config.layer,
-            config.nearest,
-            config.batch,
-            config.share,
-            config.linking,
-            config.dev_sequences,
-        ),
+        config.batch,
         Length(config.steps, config.warmup_steps, config.learning_rate),
         terminology,
         encoder,

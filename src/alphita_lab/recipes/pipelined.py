@@ -84,7 +84,7 @@ def train(
     """Inject entities, train with margins and save the model to `out`; see `recipes.coder.train` for the arguments."""
     from alphita_lab.training.engine.runs import Phases
     from alphita_lab.training.engine.settings import Length
-    from alphita_lab.training.mentions.injection import Injecting, inject_entities
+    from alphita_lab.training.mentions.injection import inject_entities
     from alphita_lab.training.mentions.margin_phase import train_margins
 
     phases = Phases(out, ["injected", "margins"], resume=resume, force=force, dry_run=dry_run)
@@ -102,16 +102,7 @@ def train(
         "pipelined",
         phases["injected"],
         config.model_copy(update=own),
-        Injecting(
-            config.mentions,
-            config.graph,
-            config.layer,
-            config.nearest,
-            config.injection_batch,
-            config.share,
-            config.linking,
-            config.dev_sequences,
-        ),
+        config.injection_batch,
         Length(config.injection_steps, config.injection_warmup_steps, config.injection_learning_rate),
         terminology,
         encoder,

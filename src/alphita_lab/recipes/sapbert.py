@@ -17,12 +17,12 @@ Deviations from the paper:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from alphita_lab.training.engine.settings import NameTraining, language_weights
+from alphita_lab.training.engine.settings import NameTraining
 
 if TYPE_CHECKING:
     import torch
@@ -64,13 +64,7 @@ class Config(NameTraining):
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (appendix)")
     clip: float = Field(1.0, gt=0, description="maximum gradient norm (released code: none)")
 
-    @model_validator(mode="after")
-    def _languages_are_alike(self) -> Config:
-        if len(set(language_weights(self.languages).values())) > 1:
-            raise ValueError(
-                f"languages={self.languages}: pairs are drawn alike; give languages without weights: en,it"
-            )
-        return self
+    ALIKE: ClassVar[str] = "pairs are drawn"
 
 
 def train(

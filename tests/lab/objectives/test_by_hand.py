@@ -14,20 +14,15 @@ from pytorch_metric_learning.losses import MultiSimilarityLoss
 from pytorch_metric_learning.miners import MultiSimilarityMiner, TripletMarginMiner
 from sklearn.metrics import roc_auc_score
 
-from alphita.errors import UsageError
 from alphita_lab.objectives.attribute_prediction import AttributeProjection, attribute_distance, attribute_prediction
 from alphita_lab.objectives.entity_linking import NO_ENTITY, NOT_MASKED, entity_linking, masked_language_model
 from alphita_lab.objectives.info_nce import info_nce
-from alphita_lab.objectives.kept_nearness import kept_nearness
-from alphita_lab.objectives.kge_margin import graph_similarity, mined, ms_v1, ms_v2, ms_v3, with_margins
+from alphita_lab.objectives.kge_margin import mined, ms_v2, ms_v3, with_margins
 from alphita_lab.objectives.multi_similarity import multi_similarity, term_term
 from alphita_lab.objectives.regression import regression
 from alphita_lab.objectives.replaced_token import area_under_curve, detection, drawn, guessing
-from alphita_lab.objectives.scored_pairs import scored_pairs, triples
-from alphita_lab.objectives.semantic_type import SemanticTypeHead, semantic_type
 from alphita_lab.objectives.term_relation_term import RelationMatrices, term_relation_term
-from alphita_lab.objectives.transe import RelationVectors, transe_margin
-from alphita_lab.objectives.transe_similarity import transe_similarity
+from alphita_lab.objectives.transe import RelationVectors, transe_margin, transe_similarity
 from alphita_lab.objectives.triplet_mining import mined_term_term
 from alphita_lab.training.text.masked_language import NOT_MASKED as NOT_MASKED_IN_TRAINING
 from tests.reference import replaced_token
@@ -140,75 +135,7 @@ def test_unbounded_similarities_neither_overflow_nor_vanish(shift: float) -> Non
     assert torch.isfinite(slope).all()
 
 
-def test_the_printed_sign_of_lambda_gives_negatives_no_gradient() -> None:
-    """Appendix A.5 prints lambda = 28; with it no negative pair is ever pushed away, with -28 every near one is."""
-    torch.manual_seed(0)
-    vectors = RelationVectors(2, 768)
-    # Terms so near each other that the distance comes from r.
-    head, tail = 0.3 * torch.randn(16, 768), 0.3 * torch.randn(16, 768)
-    distance = torch.cdist(head + vectors(torch.randint(2, (16,))), tail).detach()
-    assert 26 < float(distance.mean()) < 31
-    same = torch.eye(16, dtype=torch.bool)
-
-    def pushed(lam: float) -> float:
-        options = {"alpha": 0.2, "beta": 5.0, "lam": lam, "eps": 0.1, "mining": False}
-        return float(slope_of(lambda x: multi_similarity(x, same, ~same, **options), -distance)[~same].max())
-
-    assert pushed(28.0) < 1e-30
-    assert pushed(-28.0) > 1e-5
-
-
 # --- margins by a graph --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mining", [False, True])
-def test_v1_is_the_loss_of_terms_and_v2_with_equal_margins_is_v1(mining: bool) -> None:
-    concept = numbers(20, 6)
-    e = rows(6, 5)[concept] + rows(20, 5, seed=1)
-    expected = term_term(e, concept, lam=0.3, mining=mining).item()
-    assert ms_v1(e, concept, lam=0.3, mining=mining).item() == pytest.approx(expected, rel=1e-12)
-    assert ms_v2(e, concept, lambda_p=0.3, lambda_n=0.3, mining=mining).item() == pytest.approx(expected, rel=1e-12)
-
-
-def test_positives_have_the_margin_one_minus_s() -> None:
-    """S_kge is 1 for one concept, so -alpha (S - (1 - S)): at 60 degrees S is .5 and the exponent 0."""
-    one, graph = torch.tensor([4, 4]), torch.tensor([[0.1 + 2j, -3j], [0.1 + 2j, -3j]])
-    assert graph_similarity(graph, one).tolist() == [[1, 1], [1, 1]]
-    assert ms_v3(SIXTY, one, graph, mining=False).item() == pytest.approx(math.log(2) / 2, abs=1e-12)
-    wide = torch.tensor([[1.0, 0.0], [0.8, 0.6]], dtype=torch.float64)
-    expected = math.log1p(math.exp(-2 * 0.6)) / 2
-    # So it is whatever the graph says of that concept, and where it says nothing.
-    for vectors in (graph, torch.randn(2, 3), torch.full((2, 3), math.nan), torch.zeros(2, 3)):
-        for known in (None, torch.tensor([False, True])):
-            assert ms_v3(wide, one, vectors, known, mining=False).item() == pytest.approx(expected, abs=1e-12)
-
-
-def test_negatives_have_the_margin_of_the_graph() -> None:
-    """S = .6 and S_kge = .8: lambda_n = 1 - .2. Detached, the slope is the pair's share; else 0, for S < S_kge."""
-    e = torch.tensor([[1.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
-    two, graph = torch.tensor([1, 2]), torch.tensor([[1.0, 0.0], [0.8, 0.6]], dtype=torch.float64)
-
-    def slope(vectors: torch.Tensor, **options: bool) -> torch.Tensor:
-        return slope_of(lambda x: ms_v3(x, two, vectors, mining=False, **options), e)
-
-    expected = math.log1p(math.exp(50 * (0.6 - 0.8))) / 50
-    assert ms_v3(e, two, graph, mining=False).item() == pytest.approx(expected, abs=1e-15)
-    assert slope(graph).abs().max() > 1e-6
-    assert slope(graph, detach_margin=False).abs().max() < 1e-15
-    apart = torch.eye(2, dtype=torch.float64)  # S_kge = 0, S > S_kge
-    assert slope(apart).abs().max() > 1e-12
-    torch.testing.assert_close(slope(apart, detach_margin=False), 2 * slope(apart), rtol=1e-9, atol=0)
-
-
-def test_complex_vectors_of_a_graph_are_like_their_parts_and_have_no_gradient() -> None:
-    graph, concept = torch.complex(rows(9, 3), rows(9, 3, seed=1)), torch.arange(9)
-    similarity = graph_similarity(graph, concept)
-    torch.testing.assert_close(similarity, graph_similarity(torch.cat([graph.real, graph.imag], 1), concept))
-    length = (graph.abs() ** 2).sum(1).sqrt()
-    torch.testing.assert_close(similarity, (graph @ graph.conj().T).real / length[:, None] / length[None, :])
-    frozen = rows(9, 3, seed=2).requires_grad_()
-    assert slope_of(lambda x: ms_v3(x, numbers(9, 3), frozen, detach_margin=False), rows(9, 5)).abs().max() > 0
-    assert frozen.grad is None
 
 
 def test_unknown_concepts_get_the_fixed_margin_whatever_their_rows_hold() -> None:
@@ -227,56 +154,6 @@ def test_unknown_concepts_get_the_fixed_margin_whatever_their_rows_hold() -> Non
 
 
 # --- InfoNCE, pairs with scores and vectors to keep ----------------------------------------------------------------
-
-
-def test_two_names_and_their_texts() -> None:
-    # cos: 1 to the first name's own text and .6 to the other; the second's own .8 and 0.
-    texts = torch.tensor([[2.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
-    expected = (math.log(1 + math.exp((0.6 - 1) / 0.5)) + math.log(1 + math.exp((0 - 0.8) / 0.5))) / 2
-    names = torch.eye(2, dtype=torch.float64)
-    assert contrast(names, texts, torch.tensor([7, 9]), temperature=0.5).item() == pytest.approx(expected, abs=1e-14)
-    # With all concepts different it is the cross-entropy of each name's row, scaled by 1 / temperature.
-    names, texts = rows(7, 5), rows(7, 5, seed=1)
-    similarity = torch.nn.functional.cosine_similarity(names[:, None], texts[None], dim=-1)
-    entropy = torch.nn.functional.cross_entropy(similarity * 20, torch.arange(7)).item()
-    assert contrast(names, texts, torch.arange(7)).item() == pytest.approx(entropy, rel=1e-12)
-
-
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_texts_of_the_same_concept_do_not_push(symmetric: bool) -> None:
-    names, texts = rows(6, 5), rows(6, 5, seed=1)
-    assert contrast(names, texts, torch.zeros(6, dtype=torch.int64), symmetric=symmetric).item() == 0.0
-    # Rows 0 and 1 are of one concept: were they of two, each would push the other's text away.
-    together = contrast(names, texts, torch.tensor([0, 0, 1, 2, 3, 4]), symmetric=symmetric)
-    assert together.item() < contrast(names, texts, torch.arange(6), symmetric=symmetric).item()
-
-
-def test_no_extra_that_a_name_may_take_changes_nothing() -> None:
-    names, texts, concept, extra = rows(5, 4), rows(5, 4, seed=1), numbers(5, 3), rows(3, 4, seed=2)
-    plain, none = contrast(names, texts, concept).item(), torch.zeros(5, 3, dtype=torch.bool)
-    assert contrast(names, texts, concept, extra=extra, extra_negative=none).item() == plain
-    assert contrast(names, texts, concept, extra=extra[:0]).item() == plain
-    assert contrast(names, texts, concept, extra=extra).item() > plain
-
-
-def test_two_scored_pairs() -> None:
-    left = torch.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=torch.float64)
-    right = torch.tensor([[3.0, 4.0], [0.0, 1.0]], dtype=torch.float64)
-    score = torch.tensor([0.8, 0.5], dtype=torch.float64)
-    # Similarities .6 and 1.
-    assert scored_pairs(left, right, score).item() == pytest.approx((0.2**2 + 0.5**2) / 2, abs=1e-14)
-    wrong = math.log(1 + math.exp((1 - 0.6) / 0.05))
-    assert scored_pairs(left, right, score, objective="cosent").item() == pytest.approx(wrong, abs=1e-12)
-    # The order of the scores is all that counts.
-    assert scored_pairs(left, right, score**3 / 2, objective="cosent").item() == pytest.approx(wrong, abs=1e-12)
-    even = slope_of(lambda x: scored_pairs(x, right, torch.full((2,), 0.3), objective="cosent"), left)
-    assert not even.any()
-
-
-def test_vectors_that_are_turned_stay_as_near() -> None:
-    vectors = rows(5, 4)
-    turned = vectors @ torch.linalg.qr(rows(4, 4, seed=1))[0]
-    assert kept_nearness(3 * turned, vectors).item() == pytest.approx(0, abs=1e-28)
 
 
 def test_targets_get_no_gradient() -> None:
@@ -307,38 +184,7 @@ def test_relation_vectors_start_standard_normal() -> None:
     assert float(values.std()) == pytest.approx(1.0, abs=0.02)
 
 
-def test_types_of_terms() -> None:
-    torch.manual_seed(3)
-    head, e, label = SemanticTypeHead(4, 3).double(), rows(9, 4), torch.arange(9) % 3
-    types = torch.nn.functional.one_hot(label, 3).bool()
-    expected = torch.nn.functional.cross_entropy(head(e), label).item()
-    assert semantic_type(e, types, head).item() == pytest.approx(expected)
-    # Terms without a type do not count.
-    more, blank = torch.cat([e, rows(4, 4, seed=1)]), torch.cat([types, torch.zeros(4, 3, dtype=torch.bool)])
-    assert semantic_type(more, blank, head).item() == pytest.approx(expected)
-    assert float(slope_of(lambda x: semantic_type(x, torch.zeros(9, 3, dtype=torch.bool), head), e).abs().max()) == 0
-    assert semantic_type(e[:0], types[:0], head).item() == 0
-
-
 # --- attributes ----------------------------------------------------------------------------------------------------
-
-
-def test_known_distances_of_values() -> None:
-    """One pair with values at 1 and 7 and negatives at 3 and 9, gamma 4; a second with a value at 4 and no negative."""
-    distance = torch.tensor([1.0, 3.0, 7.0, 9.0, 4.0], dtype=torch.float64)
-    pair, positive = torch.tensor([0, 0, 0, 0, 1]), torch.tensor([True, False, True, False, True])
-    sigma = torch.sigmoid(torch.tensor([3.0, -1.0, -3.0, 5.0, 0.0], dtype=torch.float64)).log()
-    expected = (-(sigma[0] + sigma[2]) / 2 - (sigma[1] + sigma[3]) / 2 - sigma[4]) / 2
-    assert attribute_prediction(distance, pair, positive).item() == pytest.approx(expected.item(), rel=1e-12)
-
-
-def test_one_projection_serves_both_sides() -> None:
-    projection = AttributeProjection(4)
-    one, other = torch.randn(2, 5, 4)
-    forth = attribute_distance(projection(one), projection(other))
-    assert torch.equal(forth, attribute_distance(projection(other), projection(one)))
-    assert torch.equal(attribute_distance(projection(one), projection(one)), torch.zeros(5))
-    assert sum(p.numel() for p in projection.parameters()) == 4 * 4 + 4
 
 
 # --- entities and masked tokens ------------------------------------------------------------------------------------
@@ -462,60 +308,3 @@ def test_slopes_stay_finite(name: str) -> None:
     loss, given = FINITE[name]
     assert math.isfinite(loss(given).item())
     assert torch.isfinite(slope_of(loss, given)).all()
-
-
-E, G, MASK, WORDS = rows(6, 4), rows(6, 3), torch.ones(2, 3, dtype=torch.bool), torch.zeros(3, dtype=torch.long)
-YES = torch.ones(3, dtype=torch.bool)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: multi_similarity(torch.zeros(2, 3), MASK, ~MASK, alpha=0, beta=50), "above 0, not 0 and 50"),
-        (lambda: multi_similarity(torch.zeros(2, 3), MASK, MASK.T), r"one shape .* got \[\(2, 3\), \(2, 3\), \(3, 2\)"),
-        (lambda: term_term(E[:0], SIX[:0]), "not empty"),
-        (lambda: ms_v3(E, SIX, G[:4]), r"the same n; got \[\(6, 4\), \(4, 3\)\]"),
-        (lambda: ms_v3(E, SIX, G, YES), r"got \[\(6, 4\), \(6, 3\), \(3,\)\]"),
-        (lambda: ms_v2(E, SIX, alpha=0), "alpha and beta must be above 0"),
-        (lambda: info_nce(E, E, SIX, temperature=0), "temperature must be above 0, not 0"),
-        (lambda: info_nce(E, E[:2], SIX), r"got \[\(6, 4\), \(2, 4\), \(6,\)\]"),
-        (lambda: info_nce(E[:0], E[:0], SIX[:0]), "not empty"),
-        (lambda: info_nce(E, E, SIX, extra=E, extra_negative=MASK), r"the shape \(h, 4\), its mask \(6, h\)"),
-        (lambda: info_nce(E, E, SIX, extra_negative=MASK), "without extra"),
-        (lambda: scored_pairs(E, E[:2], E[:, 0]), r"got \[\(6, 4\), \(2, 4\), \(6,\)\]"),
-        (lambda: scored_pairs(E[:0], E[:0], E[:0, 0]), "not empty"),
-        (lambda: triples(E, E, E[:2]), "premises and contradicted must have one shape"),
-        (lambda: kept_nearness(E, E[:2]), "k 1 or more"),
-        (lambda: kept_nearness(E[:0], E[:0]), "k 1 or more"),
-        (lambda: regression(E, E[:, :2]), r"one shape \(n, k\), not empty; got \[\(6, 4\), \(6, 2\)\]"),
-        (lambda: regression(E[:0], E[:0]), "not empty"),
-        (lambda: SemanticTypeHead(4, 0), "semantic type"),
-        (lambda: RelationMatrices(5, 8, kind="fll"), r"'fll'; choose from \['full', 'diagonal', 'low_rank'\]"),
-        (lambda: RelationMatrices(0, 8), "1 or more, not 0, 8 and 16"),
-        (lambda: RelationVectors(0, 4), "1 or more"),
-        (lambda: transe_margin(E, RELATION, E, E, STILL, margin=0.0), "margin must be above 0"),
-        (lambda: transe_margin(E[:0], RELATION[:0], E[:0], E[:0], STILL), "not empty"),
-        (lambda: transe_margin(E, RELATION, E[:2], E, STILL), "one shape"),
-        (lambda: attribute_prediction(torch.ones(3), WORDS, YES, margin=0.0), "margin must be above 0"),
-        (lambda: attribute_prediction(torch.ones(0), WORDS[:0], YES[:0]), "not empty"),
-        (lambda: attribute_prediction(torch.ones(3), WORDS[:2], YES), "one shape"),
-        (lambda: AttributeProjection(0), "1 or more"),
-        (lambda: entity_linking(E, SIX, G), r"got \[\(6, 4\), \(6,\), \(6, 3\)\]"),
-        (lambda: entity_linking(E, SIX, E[:0]), "E not 0"),
-        (lambda: entity_linking(E, SIX[:3], E), r"got \[\(6, 4\), \(3,\)"),
-        (lambda: entity_linking(E, SIX + 1, E), r"from -1 to 5, not \[1, .*6\]"),
-        (lambda: entity_linking(E, SIX - 2, E), r"not \[-2,"),
-        (lambda: entity_linking(E, SIX, E.clone().requires_grad_()), "frozen"),
-        (lambda: guessing(torch.zeros(3, 4), WORDS[:2]), r"logits \(p, v\) and true \(p,\): got \[\(3, 4\), \(2,\)\]"),
-        (lambda: drawn(torch.zeros(3, 4), torch.zeros(4)), r"logits \(p, v\) and lots"),
-        (lambda: detection(torch.zeros(4), YES), r"logits and replaced \(n,\): got"),
-    ],
-)
-def test_wrong_use_is_named(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_an_unknown_objective_is_named_with_a_near_one() -> None:
-    with pytest.raises(UsageError, match="unknown objective of scored pairs 'cosnt'; did you mean 'cosent'"):
-        scored_pairs(E, E, E[:, 0], objective="cosnt")

@@ -22,8 +22,7 @@ from alphita_lab.objectives.replaced_token import detection, guessing
 from alphita_lab.objectives.scored_pairs import scored_pairs, triples
 from alphita_lab.objectives.semantic_type import SemanticTypeHead, semantic_type
 from alphita_lab.objectives.term_relation_term import RelationMatrices, term_relation_term
-from alphita_lab.objectives.transe import RelationVectors, transe_margin
-from alphita_lab.objectives.transe_similarity import transe_similarity
+from alphita_lab.objectives.transe import RelationVectors, transe_margin, transe_similarity
 from alphita_lab.objectives.triplet_mining import mined_term_term
 from tests.reference import attribute_prediction as attribute_reference
 from tests.reference import info_nce as info_nce_reference

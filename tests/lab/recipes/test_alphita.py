@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.index.learning import is_held_back
 from alphita.terminology.store import Terminology, load_terminology
@@ -92,21 +91,6 @@ def test_a_batch_s_loss_is_the_sum_of_its_parts(folder, terminology, tmp_path, m
     assert figures["loss"] == pytest.approx(contrast + 7 * kept, rel=1e-4)
 
 
-def test_what_the_base_knows_is_kept_the_better_the_more_it_weighs(folder, terminology, tmp_path) -> None:
-    strings = [name for name in terminology.terms["string"].to_pylist() if name][:40]
-
-    def nearness(model: Path) -> np.ndarray:
-        vectors = TermEncoder.load(model, precision="fp32", pooling="mean").encode(strings)
-        return vectors @ vectors.T
-
-    base, moved = nearness(folder / "model"), []
-    for mu in (0.0, 1000.0):
-        out = tmp_path / str(mu)
-        alphita.train(terminology, str(folder / "model"), out, alphita.Config(**SMALL | {"steps": 30, "mu": mu}))
-        moved.append(float(((nearness(out) - base) ** 2).mean()))
-    assert moved[1] < moved[0] / 2
-
-
 def test_what_no_head_is_taught_does_not_train(folder, terminology, tmp_path, monkeypatch) -> None:
     strings = clean_many(terminology.terms["string"].to_pylist())
     left_out = {string for string, held in zip(strings, is_held_back(strings), strict=True) if held}
@@ -124,17 +108,3 @@ def test_what_no_head_is_taught_does_not_train(folder, terminology, tmp_path, mo
         alphita.train(terminology, str(folder / "model"), tmp_path / name, config)
     assert not left_out & trained[0]
     assert left_out <= trained[1]
-
-
-@pytest.mark.parametrize("step", [4, 7])
-def test_a_run_cut_between_two_minings_goes_on_to_the_same_weights(
-    folder, terminology, tmp_path, cut_at, step: int
-) -> None:
-    """Checkpoints at 3 and 6, minings at 0 and 4: cut at a mining, and behind a checkpoint that is behind it."""
-    config = alphita.Config(**SMALL | {"mine_every": 4})
-    alphita.train(terminology, str(folder / "model"), tmp_path / "whole", config)
-    with cut_at(TermSteps, step):
-        alphita.train(terminology, str(folder / "model"), tmp_path / "cut", config)
-    alphita.train(terminology, str(folder / "model"), tmp_path / "cut", config, resume=True)
-    whole, again = (artefact.hash_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
-    assert again == whole

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import UsageError
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.objectives.multi_similarity import term_term
@@ -75,20 +73,6 @@ def test_names_train_with_noise_too_but_held_out_ones_in_no_form(
     assert artefact.verify(tmp_path / "m", "model")["config"]["noise"] == 1.0
 
 
-def test_a_run_that_was_begun_before_there_was_noise_goes_on(
-    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
-) -> None:
-    seen: list[dict[str, object]] = []
-    monkeypatch.setattr(
-        "alphita_lab.training.engine.runs.fingerprint", lambda facts: seen.append(facts["config"]) or "x"
-    )
-    for noise in (0.0, 0.5):
-        coder.train(
-            terminology, str(model), tmp_path / f"m{noise}", coder.Config(**SMALL | {"steps": 1, "noise": noise})
-        )
-    assert ["noise" in config for config in seen] == [False, True]
-
-
 @pytest.mark.parametrize("kind", ["full", "low_rank"])
 def test_relation_matrices_are_saved_with_their_labels(
     kind: str, terminology: Terminology, model: Path, tmp_path: Path
@@ -105,36 +89,3 @@ def test_without_relations_there_are_no_matrices(terminology: Terminology, model
     figures = coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 2, "mu": 0}))
     assert "relation_loss" not in figures
     assert not (tmp_path / "m" / "relations.safetensors").exists()
-
-
-def test_start_share_averages_the_starting_weights_in(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    for share in (0.0, 0.25):
-        config = coder.Config(**SMALL | {"steps": 5, "start_share": share})
-        coder.train(terminology, str(model), tmp_path / f"{share}", config)
-    start, plain, mixed = (
-        load_file(folder / "model.safetensors") for folder in (model, tmp_path / "0.0", tmp_path / "0.25")
-    )
-    for name, value in mixed.items():
-        np.testing.assert_allclose(value, 0.75 * plain[name] + 0.25 * start[name], atol=1e-6)
-    assert any(np.abs(plain[name] - start[name]).max() > 1e-3 for name in plain)
-
-
-def test_existing_model_is_refused_and_force_replaces_it(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    config = coder.Config(**SMALL | {"steps": 1})
-    coder.train(terminology, str(model), tmp_path / "m", config)
-    with pytest.raises(UsageError, match="already exists"):
-        coder.train(terminology, str(model), tmp_path / "m", config)
-    coder.train(terminology, str(model), tmp_path / "m", config.model_copy(update={"seed": 1}), force=True)
-    assert (tmp_path / "m.old-1").is_dir()
-    with pytest.raises(UsageError, match="no such encoder"):
-        coder.train(terminology, "minlim", tmp_path / "n", config)
-
-
-def test_sentence_transformers_opens_the_model(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 3}))
-    strings = ["heart pain", "haemorrhage of the eye", "x"]
-    theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu").encode(strings, normalize_embeddings=True)
-    ours = TermEncoder.load(tmp_path / "m", precision="fp32").encode(strings)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)

@@ -14,8 +14,6 @@ from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita_lab.recipes import coder_pp
 from alphita_lab.training.engine.forward import TermForward
-from alphita_lab.training.engine.loop import load_module
-from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.mining import AnchorSampler, MinedRows
 from alphita_lab.training.terms.names import TrainingNames
 from tests.reference.multi_similarity import cos, ms_loss
@@ -113,36 +111,3 @@ def test_loss_of_a_batch_is_over_anchors_neighbours_and_synonyms(
     assert figures["loss"] == pytest.approx(expected, rel=1e-4)
     naive = [[None if i == j else int(concept[i] == concept[j]) for j in range(size)] for i in range(size)]
     assert ms_loss(S, naive, **constants) > expected + 1e-3
-
-
-def test_neighbours_are_mined_anew_with_the_weights_of_their_step(
-    terminology: Terminology, model: Path, tmp_path: Path, cut_at
-) -> None:
-    config = coder_pp.Config(**SMALL | {"checkpoint_every": 10, "anchors": 8})
-    with cut_at(TermSteps, 2 * 15):
-        coder_pp.train(terminology, str(model), tmp_path / "m", config)
-    work = tmp_path / "m.training"
-    assert sorted(path.name for path in (work / "mined").iterdir()) == [
-        "neighbours-00000000.npy",
-        "neighbours-00000010.npy",
-    ]
-    names = TrainingNames(terminology)
-    sampler = AnchorSampler(names.offsets, anchors=8, synonyms=2, least=2, seed=0)
-    kept = []
-    for step in (0, 10):
-        encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=32)
-        if step:
-            load_module(
-                work / f"step-{step:08d}" / "encoder.safetensors", TermForward(encoder, precision="fp32").module
-            )
-        anchors = np.unique(sampler.anchors_of(2 * step, 20))
-        found = np.load(work / "mined" / f"neighbours-{step:08d}.npy")
-        # Names of one vector may stand for one another, so what is compared is how near the names are: all of them.
-        near = similarities(encoder, names.strings)[anchors]
-        expected = -np.sort(-near, axis=1)[:, :6]
-        assert [len(set(row)) for row in found.tolist()] == [6] * len(anchors)
-        np.testing.assert_allclose(np.take_along_axis(near, found, axis=1), expected, atol=1e-5)
-        kept.append({anchor: set(row) for anchor, row in zip(anchors.tolist(), found.tolist(), strict=True)})
-    both = kept[0].keys() & kept[1].keys()
-    assert len(both) > 20
-    assert np.mean([len(kept[0][anchor] & kept[1][anchor]) / 6 for anchor in both]) < 0.9

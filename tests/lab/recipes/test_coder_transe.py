@@ -141,13 +141,3 @@ def test_held_out_triples_do_not_train(terminology: Terminology, model: Path, tm
     whole, kept = ({tuple(one) for one in triples.tolist()} for triples in trained)
     assert whole - kept == {(head, relation, tail), (tail, relation + 1, head)}
     assert kept < whole
-
-
-@pytest.mark.parametrize(("inverse", "labels"), [(True, ["is_a", "inverse of is_a"]), (False, ["is_a"])])
-def test_relation_vectors_are_saved_with_their_labels(
-    terminology: Terminology, model: Path, tmp_path: Path, inverse: bool, labels: list[str]
-) -> None:
-    config = coder_transe.Config(**SMALL | {"steps": 2, "inverse_relations": inverse})
-    coder_transe.train(terminology, str(model), tmp_path / "m", config)
-    assert artefact.open_manifest(tmp_path / "m", "model")["relation_labels"] == labels
-    assert load_file(tmp_path / "m" / "relations.safetensors")["vectors"].shape == (len(labels), 32)

@@ -49,12 +49,3 @@ def test_loss_of_a_batch_is_the_papers(terminology: Terminology, model: Path, tm
     expected = relational.mined_term_term(e, np.tile(concept, 2), **constants)
     assert expected > 0.05
     assert figures["loss"] == pytest.approx(expected, rel=1e-4)
-
-
-def test_an_epochs_steps_are_told(terminology: Terminology, model: Path, tmp_path: Path, capsys) -> None:
-    config = sapbert.Config(**SMALL, accumulation=2)
-    sapbert.train(terminology, str(model), tmp_path / "m", config)
-    # 24 concepts have three pairs, 8 have one: 80.
-    assert "training on 88 names and 80 pairs; an epoch is 3.3 steps" in capsys.readouterr().err
-    sapbert.train(terminology, str(model), tmp_path / "one", config.model_copy(update={"most_pairs": 1}))
-    assert "32 pairs; an epoch is 1.3 steps" in capsys.readouterr().err

@@ -17,8 +17,6 @@ from alphita_lab.training.engine import ranks
 if TYPE_CHECKING:
     import torch
 
-    from alphita.encoder.encoder import TermEncoder
-
 
 def beside(out: Path, suffix: str) -> Path:
     """Return the path `OUT` + `suffix`, where what belongs to the model `out` lies beside it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -21,8 +21,11 @@ ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every")
 class TermTraining(alphita.config.Config):
     """Base of the configs of recipes that train a term encoder: the engine's own settings.
 
-    A recipe adds its method's, and gives those of the first group its own defaults, each with its source.
+    A recipe adds its method's, and gives those of the first group its own defaults, each with its source. One that
+    cannot weigh languages says why in `ALIKE`.
     """
+
+    ALIKE: ClassVar[str] = ""
 
     max_length: int
     pooling: Literal["cls", "mean"]
@@ -62,7 +65,8 @@ class TermTraining(alphita.config.Config):
     @field_validator("languages")
     @classmethod
     def _languages(cls, value: str) -> str:
-        language_weights(value)
+        if len(set(language_weights(value).values())) > 1 and cls.ALIKE:
+            raise ValueError(f"{cls.ALIKE} alike; give languages without weights: en,it")
         return value
 
 

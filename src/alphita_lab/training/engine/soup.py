@@ -9,14 +9,14 @@ import dataclasses
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from alphita import artefact
 from alphita.encoder import layout
@@ -64,25 +64,22 @@ class Soup:
 
 def uniform(members: Mapping[str, Member]) -> dict[str, torch.Tensor]:
     """Return the average of all members' weights, on the processor."""
-    with ExitStack() as opened:
-        states = {name: opened.enter_context(_open(member)) for name, member in members.items()}
-        return {key: _average(_alike(states, key)) for key in _names(states)}
+    states = _read(members)
+    return {key: _average([state[key].detach() for state in states.values()]) for key in _names(states)}
 
 
 def greedy(members: Mapping[str, Member], score: Callable[[dict[str, torch.Tensor]], float]) -> Soup:
     """Return the soup of Wortsman et al. 2022, recipe 1."""
 
+    # Checked before anything is scored, which takes long.
+    states = _read(members)
+
     def scored(names: Sequence[str]) -> float:
-        value = float(score(uniform({name: members[name] for name in names})))
+        value = float(score(uniform({name: states[name] for name in names})))
         if math.isnan(value):
             raise InputError("the dev score is not a number", field=" + ".join(names), value=value)
         return value
 
-    # Before anything is scored, which takes long.
-    with ExitStack() as opened:
-        states = {name: opened.enter_context(_open(member)) for name, member in members.items()}
-        for key in _names(states):
-            _alike(states, key)
     alone = {name: scored([name]) for name in members}
     order = sorted(members, key=lambda name: -alone[name])
     soup, best = [order[0]], alone[order[0]]
@@ -93,7 +90,7 @@ def greedy(members: Mapping[str, Member], score: Callable[[dict[str, torch.Tenso
         if value >= best:
             soup, best = [*soup, name], value
     return Soup(
-        uniform({name: members[name] for name in soup}),
+        uniform({name: states[name] for name in soup}),
         tuple(order),
         tuple(alone[name] for name in order),
         tuple(gains),
@@ -102,45 +99,27 @@ def greedy(members: Mapping[str, Member], score: Callable[[dict[str, torch.Tenso
     )
 
 
-class _Opened(Protocol):
-    """Weights to be read one by one, as safetensors' own files are."""
-
-    def keys(self) -> Iterable[str]: ...
-    def get_tensor(self, name: str) -> torch.Tensor: ...
-
-
-class _Held:
-    """Weights in memory, read likewise."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def keys(self) -> Iterable[str]:
-        return self._state.keys()
-
-    def get_tensor(self, name: str) -> torch.Tensor:
-        return self._state[name].detach()
+def _read(members: Mapping[str, Member]) -> dict[str, State]:
+    """Return all members' weights, once it is sure that they can be averaged."""
+    states = {name: _load_file(member) if isinstance(member, Path) else member for name, member in members.items()}
+    for key in _names(states):
+        _alike(states, key)
+    return states
 
 
-@contextmanager
-def _open(member: Member) -> Iterator[_Opened]:
-    if not isinstance(member, Path):
-        yield _Held(member)
-        return
+def _load_file(member: Path) -> State:
     path = member / "model.safetensors" if member.is_dir() else member
     try:
-        file = safe_open(path, framework="pt")
+        return load_file(path)
     except (OSError, SafetensorError) as error:
         raise InputError(
             f"cannot be read as weights: {error}",
             file=path,
             remedy="give a .safetensors file, or a model's folder with its model.safetensors",
         ) from None
-    with file:
-        yield file
 
 
-def _names(states: Mapping[str, _Opened]) -> list[str]:
+def _names(states: Mapping[str, State]) -> list[str]:
     """Return the names that all members' tensors have."""
     if not states:
         raise InputError("a soup needs one model at least")
@@ -153,10 +132,9 @@ def _names(states: Mapping[str, _Opened]) -> list[str]:
     return sorted(wanted)
 
 
-def _alike(states: Mapping[str, _Opened], key: str) -> list[torch.Tensor]:
-    """Return all members' tensors of a name, if they can be averaged."""
-    tensors = {name: state.get_tensor(key) for name, state in states.items()}
-    (base, first), *others = tensors.items()
+def _alike(states: Mapping[str, State], key: str) -> None:
+    """Refuse tensors of a name that cannot be averaged."""
+    (base, first), *others = ((name, state[key]) for name, state in states.items())
     for name, tensor in others:
         for what, one, other in (
             ("shape", tuple(tensor.shape), tuple(first.shape)),
@@ -168,7 +146,6 @@ def _alike(states: Mapping[str, _Opened], key: str) -> list[torch.Tensor]:
                 )
         if not first.is_floating_point() and not torch.equal(tensor.cpu(), first.cpu()):
             raise InputError(f"{name!r} has another {key!r}, which is no weight, than {base!r}", remedy=REMEDY)
-    return list(tensors.values())
 
 
 def _average(tensors: Sequence[torch.Tensor]) -> torch.Tensor:

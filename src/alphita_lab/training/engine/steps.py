@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -16,8 +16,6 @@ from alphita import machine
 from alphita.errors import AlphitaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from alphita_lab.training.engine.ranks import Ranks
 
 MIN_TOKENS = 64
@@ -62,54 +60,6 @@ def release(module: torch.nn.Module) -> None:
     module.zero_grad(set_to_none=True)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-class InParts(Protocol):
-    """Micro-steps that encode a batch in parts of at most `tokens_at_once` tokens, each with its own dropout."""
-
-    tokens_at_once: int
-
-
-class MicroSteps(Protocol):
-    """What adds gradients: see `terms.batches.TermSteps`."""
-
-    ranks: Ranks
-
-    @property
-    def kinds(self) -> Sequence[InParts]:
-        """Those that encode large batches in parts; itself, as a rule."""
-        ...
-
-    @property
-    def tokens_at_once(self) -> int:
-        """Tokens encoded at once with gradients."""
-        ...
-
-    @property
-    def waited(self) -> float:
-        """Seconds spent waiting for batches."""
-        ...
-
-    def start(self, first: int, last: int, until: int | None = None) -> None:
-        """Prepare the micro-batches `first` up to before `last`; those from `until` on when they are allowed."""
-
-    def allow(self, until: int) -> None:
-        """Allow the micro-batches before number `until` to be prepared."""
-
-    def names(self, number: int) -> list[str]:
-        """Return the contents of micro-batch `number`, for the message when the loss is no longer finite."""
-        ...
-
-    def sizes(self, number: int) -> dict[str, float]:
-        """Return the size of micro-batch `number`: {"term rows": 256, "tokens": 2048}."""
-        ...
-
-    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
-        """Add `share` times the gradient of micro-batch `number`; return its scalars without gradients."""
-        ...
-
-    def stop(self) -> None:
-        """Stop: no more micro-batches are asked for."""
 
 
 def seed_dropout(*numbers: int) -> None:
@@ -178,14 +128,19 @@ class Ahead(Generic[T]):
 
 
 class PartSteps(ABC, Generic[T]):
-    """`MicroSteps` whose batches are made ahead in a thread; what derives from it makes a batch, and runs it."""
+    """Adds the gradients of micro-batches, which are made ahead in a thread and encoded in parts.
 
-    tokens_at_once: int
+    What derives from it makes a batch, and runs it; each part has its own dropout.
+    """
+
+    ranks: Ranks
+    tokens_at_once: int  # with gradients
     _ahead: Ahead[T] | None = None
 
     @property
-    def kinds(self) -> tuple[InParts]:
-        return (self,)
+    def kinds(self) -> list[PartSteps[Any]]:
+        """Those that encode large batches in parts: itself."""
+        return [self]
 
     @property
     def waited(self) -> float:
@@ -219,7 +174,12 @@ class PartSteps(ABC, Generic[T]):
         raise AlphitaError(self._remedy(ready))
 
     @abstractmethod
-    def names(self, number: int) -> list[str]: ...
+    def names(self, number: int) -> list[str]:
+        """Return the contents of micro-batch `number`, for the message when the loss is no longer finite."""
+
+    @abstractmethod
+    def sizes(self, number: int) -> dict[str, float]:
+        """Return the size of micro-batch `number`: {"term rows": 256, "tokens": 2048}."""
 
     @abstractmethod
     def _make(self, number: int) -> T:
@@ -243,7 +203,7 @@ CHOSEN = 47
 
 
 class SwitchingSteps:
-    """`MicroSteps` of two kinds."""
+    """Micro-steps of two kinds, as `PartSteps` are of one."""
 
     def __init__(
         self,
@@ -270,7 +230,7 @@ class SwitchingSteps:
         return len(self._other) - int(self._before[-1]), int(self._before[-1])
 
     @property
-    def kinds(self) -> Sequence[InParts]:
+    def kinds(self) -> list[PartSteps[Any]]:
         return [part for kind in self._both for part in kind.kinds]
 
     @property
@@ -323,3 +283,6 @@ class SwitchingSteps:
         """Return how many micro-batches of kind `place` come before `number`."""
         other = int(self._before[min(number, len(self._other))])
         return other if place else min(number, len(self._other)) - other
+
+
+MicroSteps = PartSteps[Any] | SwitchingSteps

@@ -40,11 +40,9 @@ from alphita_lab.training.text.masked_steps import SequenceBatches
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.encoder.injected_bert import InjectedBert
     from alphita_lab.training.engine.runs import Phase
-    from alphita_lab.training.engine.settings import Length, TermTraining
+    from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.mentions.store import MentionBatch, TokenSets
-    from alphita_lab.training.text.masked_steps import SequenceBatches
 
 NO_ENTITY = -1
 """Gold of a mention that names no entity of the graph, or several; see `objectives.entity_linking`."""
@@ -363,58 +361,48 @@ DEV = 32
 """Which stream of random numbers chooses the dev sequences."""
 
 
-@dataclass(frozen=True)
-class Injecting:
-    """The phase's settings."""
-
-    mentions: str
-    graph: str
-    layer: int  # after which entities are added, from 1; 0: after two thirds of the layers
-    nearest: int  # entities among which a mention is shared out
-    batch: int
-    share: float  # of the tokens drawn to be masked
-    linking: Literal["mean", "sum"]  # L_EL is a mean over the batch's mentions, or the sum
-    dev_sequences: int
-
-
 def inject_entities(
     recipe: str,
     phase: Phase,
-    config: TermTraining,
-    settings: Injecting,
+    config: Any,  # noqa: ANN401 - see below
+    batch: int,
     length: Length,
     terminology: Terminology,
     encoder: str | Path,
     *,
     split: Split | None = None,
 ) -> dict[str, float]:
-    """Train, save the model and return the last figures; in a dry run only measure and return nothing."""
+    """Train, save the model and return the last figures; in a dry run only measure and return nothing.
+
+    `config`: a `TermTraining` with the settings mentions, graph, layer (0: after two thirds of the encoder's), nearest,
+    share, linking and dev_sequences of the recipe kge_injection.
+    """
     # The encoder, still plain, and the data.
     run = Run(recipe, phase, config, encoder, label=recipe)
-    data = _read(run, settings, terminology, split)
+    data = _read(run, terminology, split)
     if run.done is not None:
         return run.done
-    dev, rows = _hold_out(data, settings.dev_sequences, config.seed)
+    dev, rows = _hold_out(data, config.dev_sequences, config.seed)
 
     # The model: the head that guesses tokens, and entities between two layers.
     head = MaskedLanguageHead.of(run.encoder, seed=config.seed)
     tokenizer, _, specials = open_tokenizer(encoder)
     trained: Any = run.encoder.module.model
     layers = int(trained.config.num_hidden_layers)
-    layer = settings.layer or max(1, round(2 * layers / 3))
-    injected = inject(run.encoder, np.asarray(data.entities), layer=layer, nearest=settings.nearest)
+    layer = config.layer or max(1, round(2 * layers / 3))
+    injected = inject(run.encoder, np.asarray(data.entities), layer=layer, nearest=config.nearest)
     run.say(f"entities are added after layer {layer} of {layers}")
 
     # Objective, loop, and the model.
-    batches = SequenceBatches(rows, batch=settings.batch, seed=config.seed)
+    batches = SequenceBatches(rows, batch=batch, seed=config.seed)
     steps = InjectionSteps(
         injected,
         head,
         data,
         batches,
-        masking_of(tokenizer, specials, share=settings.share),
+        masking_of(tokenizer, specials, share=config.share),
         seed=config.seed,
-        linking=settings.linking,
+        linking=config.linking,
         bf16=run.forward.bf16,
         tokens_at_once=config.tokens_at_once,
         ranks=run.ranks,
@@ -428,7 +416,7 @@ def inject_entities(
     between = torch.nn.ModuleDict({"down": step.down, "up": step.up, "norm": step.norm})
 
     def dev_score(_: TermEncoder) -> dict[str, float]:
-        return linking_accuracy(injected, data, dev, batch=settings.batch, bf16=run.forward.bf16)
+        return linking_accuracy(injected, data, dev, batch=batch, bf16=run.forward.bf16)
 
     return run.fit(
         steps,
@@ -443,15 +431,16 @@ def inject_entities(
     )
 
 
-def _read(run: Run, settings: Injecting, terminology: Terminology, split: Split | None) -> LinkedMentions:
+def _read(run: Run, terminology: Terminology, split: Split | None) -> LinkedMentions:
     """Return the data for the run's encoder, say what there is, and begin the run."""
     model = run.encoder.module.model
+    config: Any = run.config
     if isinstance(model, InjectedBert):
         raise InputError(
             "the encoder has entities injected already", file=run.encoder.folder, remedy="give a plain one"
         )
-    check_layer(model, settings.layer or 1)
-    data = read_linked(settings.mentions, settings.graph, terminology, run.encoder.tokenizer_hash, split=split)
+    check_layer(model, config.layer or 1)
+    data = read_linked(config.mentions, config.graph, terminology, run.encoder.tokenizer_hash, split=split)
     _check_lengths(data, run.encoder)
     if split is not None:
         run.say(f"held out by the split: {len(split.cleaned):,} strings")

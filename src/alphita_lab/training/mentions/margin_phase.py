@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from alphita.errors import InputError, UsageError
-from alphita_lab.training.engine.settings import TermTraining, language_weights
+from alphita_lab.training.engine.settings import TermTraining
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,13 +75,7 @@ class MarginTraining(TermTraining):
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (§4)")
     clip: float = Field(1.0, gt=0, description="maximum gradient norm (§4)")
 
-    @model_validator(mode="after")
-    def _languages_are_alike(self) -> MarginTraining:
-        if len(set(language_weights(self.languages).values())) > 1:
-            raise ValueError(
-                f"languages={self.languages}: mentions are drawn alike; give languages without weights: en,it"
-            )
-        return self
+    ALIKE: ClassVar[str] = "mentions are drawn"
 
 
 def train_margins(

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.forward import TokenTable
     from alphita_lab.training.engine.run import Run
-    from alphita_lab.training.mentions.store import Mentions
     from alphita_lab.training.terms.names import TrainingNames
 
 Int64 = NDArray[np.int64]

@@ -56,9 +56,6 @@ class MentionSampler:
         prototypes_a_concept: int = 3,
     ) -> None:
         """Take `forms`: (n,) the form, or name, of each window."""
-        for name, value in (("batch", batch), ("positives", positives), ("prototypes_a_concept", prototypes_a_concept)):
-            if value < 1:
-                raise UsageError(f"{name} must be 1 or more, not {value}")
         self.seed, self.batch, self.positives = seed, batch, positives
         self._forms = forms.astype(np.int64)
         self._windows, self._offsets = _by_concept(self._forms, concepts)

@@ -161,12 +161,6 @@ class Mentions:
         rows = rows_of(terminology, self.concept_ids)
         return np.array([rows.get(identifier, -1) for identifier in self.concept_ids], np.int64)
 
-    def __repr__(self) -> str:
-        return (
-            f"Mentions({str(self.path)!r}: {len(self.strings):,} forms of {len(self.concept_ids):,} concepts, "
-            f"{len(self.windows):,} windows, {len(self.sequences):,} sequences)"
-        )
-
 
 def _read_arrow(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from alphita_lab.training.terms.batches import Batch
 
 Int64 = NDArray[np.int64]
-TURNS = ("proportional", "equal")
 LABELS = ("entailment", "contradiction", "neutral")
 
 
@@ -242,10 +241,6 @@ class Tasks:
     """
 
     def __init__(self, sizes: Mapping[str, int], *, rows: int, seed: int, turns: str = "proportional") -> None:
-        if turns not in TURNS:
-            raise UsageError(registry.unknown("kind of turns", turns, TURNS))
-        if rows < 1:
-            raise ValueError(f"rows must be 1 or more, not {rows}")
         if not sizes or min(sizes.values()) < 1:
             empty = ", ".join(repr(name) for name, size in sizes.items() if size < 1)
             raise InputError(

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from alphita_lab.encoder import bert
 from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, tokenize
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.steps import (
@@ -187,11 +188,4 @@ def _parts(lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
     """Return the places of rows in parts of at most `budget` tokens, short rows first; a longer row is a part alone."""
     if int(lengths.sum()) <= budget:
         return [np.arange(len(lengths))] if len(lengths) else []
-    order = np.argsort(lengths, kind="stable")
-    parts, start, tokens = [], 0, 0
-    for place, length in enumerate(lengths[order].tolist()):
-        if tokens + length > budget and place > start:
-            parts.append(order[start:place])
-            start, tokens = place, 0
-        tokens += length
-    return [*parts, order[start:]]
+    return bert.within(np.argsort(lengths, kind="stable"), lengths, budget)

@@ -11,30 +11,20 @@ With NN_k(x) the k strings of the other language nearest to x,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import UsageError
 from alphita.index.backends import faiss as exact
 from alphita.index.neighbours import nearest, unit
-from alphita.registry import unknown
 from alphita.terminology.text import clean
 from alphita_lab.training.terms.aligned_pairs import AlignedPairs, Collected
+from alphita_lab.training.terms.mining import Encoder
 
 MARGINS = ("ratio", "distance", "absolute")
 QUERIES_AT_ONCE = 4096
 ORIGIN = "mined"
 Float32 = NDArray[np.float32]
-
-
-class Encoder(Protocol):
-    """What mining needs of an encoder; `TermEncoder` is one."""
-
-    def encode(self, strings: Sequence[str]) -> Float32:
-        """Return (n, dim) float32."""
-        ...
 
 
 def mine(
@@ -49,14 +39,6 @@ def mine(
     Returns:
         (p, 2) int64 rows of source and target, each in one pair at most, in the order of the source, and (p,) float32
     """
-    if margin not in MARGINS:
-        raise UsageError(unknown("margin", margin, MARGINS))
-    if k < 1:
-        raise UsageError(f"k must be 1 or more, not {k}")
-    if source_vectors.shape[1:] != target_vectors.shape[1:]:
-        raise UsageError(
-            f"vectors of {source_vectors.shape[1:]} and {target_vectors.shape[1:]} numbers cannot be compared"
-        )
     if not len(source_vectors) or not len(target_vectors):
         return np.empty((0, 2), np.int64), np.empty(0, np.float32)
     source, target = unit(source_vectors), unit(target_vectors)

@@ -59,12 +59,7 @@ def targets(
         has_text: (n,) whether the concept has a text.
     """
     has = np.ones(len(names), bool) if has_text is None else has_text
-    if names.ndim != 2 or names.shape != texts.shape or has.shape != names.shape[:1]:
-        shapes = [names.shape, texts.shape, has.shape]
-        raise ValueError(f"names and texts must have one shape (n, d), has_text (n,); got {shapes}")
     n, d = names.shape
-    if not 1 <= dim <= d:
-        raise ValueError(f"dim must be from 1 to {d}, the numbers of a vector, not {dim}")
     if n <= dim:
         raise InputError(
             f"{n} concepts are too few for targets of {dim} numbers", remedy="take more concepts, or smaller targets"
@@ -129,8 +124,6 @@ class ProjectionHead(torch.nn.Module):
 
     def __init__(self, dim: int, outputs: int = 64, *, seed: int) -> None:
         super().__init__()
-        if min(dim, outputs) < 1:
-            raise ValueError(f"dim and outputs must be 1 or more, not {dim} and {outputs}")
         random = torch.Generator().manual_seed(seed)
         bound = 1 / math.sqrt(dim)
         self.weight = torch.nn.Parameter(torch.empty(outputs, dim).uniform_(-bound, bound, generator=random))

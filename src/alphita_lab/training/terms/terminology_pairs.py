@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact, textio
-from alphita.errors import InputError, Rejects, UsageError
-from alphita.registry import unknown
+from alphita.errors import InputError, Rejects
 from alphita.terminology import languages, prefixes
 from alphita.terminology.languages import known, speaks
 from alphita.terminology.loaders import _files
@@ -39,7 +38,6 @@ from alphita_lab.training.terms.aligned_pairs import (
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
-PAIRINGS = ("labels", "synonyms", "all")
 STATUSES = ("official", "candidate")
 MACHINE = "machine"
 UNNAMED = "translation of a concept without a name to translate"
@@ -62,8 +60,6 @@ def of_editions(
     exclude_concepts: Collection[str] = frozenset(),
 ) -> AlignedPairs:
     """Pair the names of each concept in the source language with those in the others."""
-    if pairing not in PAIRINGS:
-        raise UsageError(unknown("pairing", pairing, PAIRINGS))
     source, wanted = known(source), None if languages is None else [known(tag) for tag in languages]
     # The row in `edition` of each concept of `translated`, and the ids there of what is held out here.
     ids = translated.concept_ids.to_pylist()

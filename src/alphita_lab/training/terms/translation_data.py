@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects
 from alphita.index.neighbours import unit
 from alphita.terminology.languages import among
 from alphita_lab.training.terms.aligned_pairs import AlignedPairs, joined
@@ -242,14 +242,7 @@ class PairBatches:
         temperature: float = 1.0,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        if batch < 1 or not 1 <= temperature < np.inf:
-            raise UsageError(f"batch must be 1 or more and temperature 1 or more, not {batch} and {temperature:g}")
         weights = dict(weights or {})
-        for tag, weight in weights.items():
-            if tag not in pairs.languages:
-                raise InputError("no pair is of this language", value=tag, remedy=f"choose from {pairs.languages}")
-            if not 0 < weight < np.inf:
-                raise UsageError(f"the weight of {tag} must be above 0, not {weight:g}")
         self.rows = len(pairs) + names
         if self.rows == 0:
             raise InputError(

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.sentences.scored_pairs import ScoredPairs
-    from alphita_lab.training.terms.names import TrainingNames
-    from alphita_lab.verbalisation.texts import Texts
 
 # Of the concepts with a definition, one in so many is held out at most.
 MIN_SHARE = 10

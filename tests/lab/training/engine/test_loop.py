@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 
 import pytest
 import torch
 
 from alphita.errors import AlphitaError, InputError
+from alphita_lab.recipes import alphita, biolord, coder
 from alphita_lab.training.engine import loop, run
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.settings import LoopPlan
+from alphita_lab.training.engine.settings import ENGINE_ONLY, LoopPlan, decisive
 
 PLAN = LoopPlan(
     steps=12,
@@ -67,28 +67,6 @@ def losses(net: torch.nn.Module, stop_at: int | None = None):
     return micro_loss
 
 
-@pytest.mark.parametrize("stop_at", [3, 9, 17, 23])
-def test_resumed_run_equals_unbroken_one(tmp_path, stop_at: int) -> None:
-    whole = make_net()
-    expected = fit(Training({"net": whole}, Plain(losses(whole), seed=4), PLAN, tmp_path / "whole", fingerprint="f"))
-    broken = make_net()
-    with pytest.raises(KeyboardInterrupt):
-        fit(Training({"net": broken}, Plain(losses(broken, stop_at), seed=4), PLAN, tmp_path / "run", fingerprint="f"))
-    again = make_net()
-    figures = fit(
-        Training({"net": again}, Plain(losses(again), seed=4), PLAN, tmp_path / "run", fingerprint="f", resume=True)
-    )
-    assert figures["loss"] == expected["loss"]
-    for (name, a), (_, b) in zip(whole.state_dict().items(), again.state_dict().items(), strict=True):
-        assert torch.equal(a, b), name
-
-    def steps(folder):
-        lines = [json.loads(line) for line in (tmp_path / folder / "log.jsonl").read_text().splitlines()]
-        return [(line["step"], line["loss"]) for line in lines]
-
-    assert steps("run") == steps("whole")
-
-
 def test_accumulation_averages_the_micro_batches(tmp_path) -> None:
     plan = dataclasses.replace(PLAN, steps=1, warmup_steps=0, accumulation=4, weight_decay=0.0, clip=1e9)
     net = torch.nn.Linear(1, 1, bias=False)
@@ -102,18 +80,6 @@ def test_accumulation_averages_the_micro_batches(tmp_path) -> None:
     assert seen == [0, 1, 2, 3]
     assert figures["gradient_norm"] == pytest.approx(2.5)  # mean of 1, 2, 3, 4
     assert net.training is False
-
-
-def test_clipping_bounds_the_step(tmp_path) -> None:
-    plan = dataclasses.replace(PLAN, steps=1, clip=0.5, accumulation=1)
-    net = torch.nn.Linear(3, 1)
-    figures = fit(
-        Training(
-            {"net": net}, Plain(lambda _: {"loss": 1e6 * net.weight.sum()}), plan, tmp_path / "run", fingerprint="f"
-        )
-    )
-    assert figures["gradient_norm"] > 1e5  # the norm before clipping is what is logged
-    assert net.weight.grad is None
 
 
 class InParts(Plain):
@@ -151,34 +117,6 @@ def test_resuming_where_nothing_is_begins_and_says_so(tmp_path, capsys) -> None:
     )
     assert f"training x: nothing to resume in {tmp_path / 'run'}; starting at step 0" in capsys.readouterr().err
     assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 6
-
-
-def test_a_kill_while_a_run_is_noted_leaves_none(tmp_path, monkeypatch) -> None:
-    net = make_net()
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
-    assert not (tmp_path / "run" / "run.json").exists()
-    fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
-
-
-def test_evaluation_is_logged(tmp_path) -> None:
-    net = make_net()
-    plan = dataclasses.replace(PLAN, steps=4, evaluate_every=3)
-    scores = iter([0.25, 0.5])
-    fit(
-        Training(
-            {"net": net},
-            Plain(losses(net)),
-            plan,
-            tmp_path / "r",
-            fingerprint="f",
-            evaluate=lambda: {"dev_acc1": next(scores)},
-        )
-    )
-    lines = [json.loads(line) for line in (tmp_path / "r" / "log.jsonl").read_text().splitlines()]
-    assert [(line["step"], line["dev_acc1"]) for line in lines if "dev_acc1" in line] == [(3, 0.25), (4, 0.5)]
 
 
 def test_only_the_newest_checkpoints_are_kept_and_none_unpickles(tmp_path) -> None:
@@ -260,3 +198,15 @@ def test_a_dry_run_counts_the_work() -> None:
     plan = LoopPlan(10**12, 0, 0.1, 2, 1.0, 0.0, 0, 0, 0)
     told, _ = run.estimate("layer", "", Rows(), {"layer": layer}, plan, bf16=False)  # type: ignore[arg-type]
     assert "work: 2.05 PFLOP; 20 seconds on a GPU" in told
+
+
+def test_what_does_not_decide_the_weights_is_left_out() -> None:
+    one = decisive(coder.Config())
+    assert not {*ENGINE_ONLY} & one.keys()
+    assert {"steps", "learning_rate", "seed"} <= one.keys()
+
+
+def test_a_run_without_noise_is_the_one_that_was_begun_before_there_was_noise() -> None:
+    assert "noise" not in decisive(biolord.Config(noise=0))
+    assert decisive(biolord.Config(noise=0.5))["noise"] == 0.5
+    assert decisive(alphita.Config())["noise"] == alphita.Config().noise > 0

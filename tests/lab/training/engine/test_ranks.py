@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from alphita import artefact
 from alphita.terminology.store import Terminology
 from tests.killing import in_this_process, train_command
-from tests.lab.training.engine.rank_job import RUNS
+from tests.lab.training.engine.rank_job import AT_ONCE
 from tests.tiny import tiny_model, tiny_terminology
 from tests.waiting import PYTHONPATH, SECONDS, free_port, wait_until
 
@@ -51,29 +51,10 @@ def start(command: list[str], size: int, **options: object) -> list[subprocess.P
     ]
 
 
-def job(*words: object) -> str:
-    """Return what the processes of rank_job.py print."""
-    command = [sys.executable, str(JOB), *map(str, words)]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": PYTHONPATH}, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_two_processes_give_the_loss_and_gradients_of_one(model: Path, tmp_path: Path) -> None:
-    job("gradients", model, tmp_path)
-    one, *others = (load_file(tmp_path / f"{size}-{at_once}") for size, at_once in RUNS)
-    assert float(one["loss"]) > 0.1
-    assert sum(float(value.abs().max()) > 1e-4 for value in one.values()) > 20
-    for run, several in zip(RUNS[1:], others, strict=True):
-        assert several.keys() == one.keys()
-        for name, expected in one.items():
-            torch.testing.assert_close(several[name], expected, atol=1e-6, rtol=1e-5, msg=f"{name} {run}")
-
-
 SETTINGS = {
     "k": 16,
     "m": 4,
-    "steps": 400,
+    "steps": 12,
     "warmup_steps": 6,
     "accumulation": 2,
     "learning_rate": 2e-3,
@@ -85,54 +66,70 @@ SETTINGS = {
 }
 
 
-def command(terminology: Terminology, model: Path, out: Path, **changes: object) -> list[str]:
-    return [*train_command("coder", terminology.path, model, SETTINGS | changes)[1:], "-o", str(out)]
+def command(terminology: Terminology, model: Path, **changes: object) -> list[str]:
+    return train_command("coder", terminology.path, model, SETTINGS | changes)
 
 
-def test_a_run_of_two_processes_is_a_run_of_one(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    assert in_this_process([sys.executable, *command(terminology, model, tmp_path / "one", steps=12)]) == 0
-    processes = start(command(terminology, model, tmp_path / "two", steps=12), 2)
-    outputs = [process.communicate(timeout=SECONDS) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert outputs[0][0].startswith("model: ")
-    assert outputs[1][0] == ""  # only the first process reports
-    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+@pytest.fixture(scope="module")
+def done(terminology: Terminology, model: Path, tmp_path_factory) -> Path:
+    """The folder in which rank_job.py did all its jobs, and a run of one process."""
+    out = tmp_path_factory.mktemp("ranks")
+    words = command(terminology, model)
+    job = [sys.executable, str(JOB), str(model), str(out), *words[3:]]
+    ended = subprocess.run(job, env=os.environ | {"PYTHONPATH": PYTHONPATH}, text=True, capture_output=True)
+    assert ended.returncode == 0, ended.stderr
+    assert in_this_process([*words, "-o", str(out / "one")]) == 0
+    return out
+
+
+def printed(folder: Path, stream: str = "out") -> list[str]:
+    """Return what each process printed."""
+    return [(folder / f"{stream}-{rank}").read_text() for rank in (0, 1)]
+
+
+def test_several_processes_give_the_loss_and_gradients_of_one(done: Path) -> None:
+    one, *others = (load_file(done / str(size)) for size in AT_ONCE)
+    assert float(one["loss"]) > 0.1
+    assert sum(float(value.abs().max()) > 1e-4 for value in one.values()) > 20
+    for several in others:
+        assert several.keys() == one.keys()
+        for name, expected in one.items():
+            torch.testing.assert_close(several[name], expected, atol=1e-6, rtol=1e-5, msg=name)
+
+
+def test_a_run_of_two_processes_is_a_run_of_one(done: Path) -> None:
+    first, second = printed(done / "trained")
+    assert first.startswith("model: ")
+    assert second == ""  # only the first process reports
+    one, two = (load_file(done / name / "model.safetensors") for name in ("one", "two"))
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, atol=2e-4, rtol=1e-3, msg=name)
-    assert not (tmp_path / "two.training").exists()
+    assert not (done / "two.training").exists()
 
 
-@pytest.mark.slow
 def test_a_process_that_dies_ends_the_run_and_one_process_can_go_on(
-    terminology: Terminology, model: Path, tmp_path: Path
+    done: Path, terminology: Terminology, model: Path
 ) -> None:
-    out = tmp_path / "model"
-    processes = start(command(terminology, model, out), 2)
-    wait_until(lambda: list(out.with_name("model.training").glob("step-*/state.json")), processes[0])
-    os.kill(processes[1].pid, signal.SIGKILL)
-    _, errors = processes[0].communicate(timeout=SECONDS)
-    assert processes[0].returncode == 1
+    errors = printed(done / "lost", "err")[0]
     assert "another process of this run has ended" in errors
     assert "--resume" in errors
     assert "Traceback" not in errors
-    assert not out.exists()
-    processes[1].communicate()
-    subprocess.run([sys.executable, *command(terminology, model, out), "--resume"], check=True, capture_output=True)
-    assert artefact.verify(out, "model")["recipe"] == "coder"
+    assert not (done / "died").exists()
+    assert in_this_process([*command(terminology, model), "-o", str(done / "died"), "--resume"]) == 0
+    assert artefact.verify(done / "died", "model")["recipe"] == "coder"
 
 
+def test_gradients_are_averaged_and_scratch_is_one_folder_for_all_and_gone_when_none_needs_it(done: Path) -> None:
+    """An optimiser moves a gradient of zeros by its momentum and decay, and passes over one that no process has."""
+    assert printed(done / "two processes") == ["[0.5, 0.5] [2.0, 2.0] None\nmade by the first False\n"] * 2
+
+
+@pytest.mark.slow
 def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "model"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            "2",
-            *command(terminology, model, out, steps=100_000),
-        ],
+        [*torchrun, *command(terminology, model, steps=100_000)[1:], "-o", str(out)],
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -144,15 +141,6 @@ def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_pa
     _, errors = run.communicate(timeout=SECONDS)
     assert run.returncode != 0
     assert "another process of this run has ended" in errors
-
-
-def test_what_has_no_gradient_on_any_process_stays_without() -> None:
-    """An optimiser moves a gradient of zeros by its momentum and decay, and passes over none."""
-    assert job("average").splitlines() == ["[0.5, 0.5] [2.0, 2.0] None"] * 2
-
-
-def test_scratch_is_one_folder_for_all_and_gone_when_none_needs_it() -> None:
-    assert job("scratch").splitlines() == ["made by the first False"] * 2
 
 
 @pytest.mark.slow

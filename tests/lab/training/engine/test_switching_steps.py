@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from alphita_lab.training.engine.ranks import Ranks
@@ -79,21 +78,3 @@ def test_a_run_may_begin_anywhere_and_be_held_up() -> None:
     kind, own = steps.of_kind(60)
     assert (other if kind else usual).asked[-1] == (own, 1.0)
     assert own == (before if kind else 60 - before)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_one_kind_alone(share: float) -> None:
-    steps, usual, other = switching(20, share=share)
-    steps.start(0, 20)
-    for number in range(20):
-        steps(number, 1.0)
-    alone, idle = (other, usual) if share else (usual, other)
-    assert [asked[0] for asked in alone.asked[1:]] == list(range(20))
-    assert idle.asked == [("start", 0, 0, None)]
-
-
-def test_sizes_are_those_of_the_batchs_kind() -> None:
-    steps, _, _ = switching()
-    for number in (0, 5, 17):
-        kind, own = steps.of_kind(number)
-        assert steps.sizes(number) == {"tokens": 10.0 * (9 if kind else 7) + own}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, Rejects
+from alphita.errors import InputError
 from alphita.terminology.splits import Split
 from alphita_lab.training.mentions import building
 from alphita_lab.training.mentions import building as mention_contexts
@@ -107,23 +107,6 @@ def test_what_is_counted(whole, terminology, model, texts, corpus):
     assert whole.manifest["corpus"] == {str(corpus): artefact.hash_file(corpus)}
     assert whole.manifest["tokenizer_hash"] == TermEncoder.load(model).tokenizer_hash
     artefact.verify(whole.path, "mentions")
-
-
-def test_windows_hold_their_mention_in_the_middle(whole, model):
-    tokenizer, _, _ = open_tokenizer(model)
-    assert len(whole.windows) == whole.manifest["counts"]["windows"] == 4 * 5
-    assert whole.windows.forms.tolist() == sorted(list(range(5)) * 4)
-    full = 0
-    for row in range(len(whole.windows)):
-        tokens = whole.windows[row]
-        start, end, form = tokens.mentions[tokens.own].tolist()
-        assert form == whole.windows.forms[row]
-        assert decoded(tokenizer, tokens.ids[start:end]) == squeezed(whole.strings[form].as_py())
-        assert len(tokens.ids) <= 12
-        full += len(tokens.ids) == 12
-        for first, last, other in tokens.mentions.tolist():
-            assert decoded(tokenizer, tokens.ids[first:last]) == squeezed(whole.strings[other].as_py())
-    assert full > 15
 
 
 def test_a_window_is_as_near_to_the_middle_as_the_text_allows(model):
@@ -386,19 +369,6 @@ def test_what_hides_mentions_is_that_of_a_loop(mentions_of, hidden_of):
         assert list(told) == sorted(expected)
 
 
-def test_a_held_out_string_is_near_where_it_is_within_reach(terminology):
-    matcher = Matcher(collect(terminology, Fold(), held_out={"cardiodynia"}), Fold())
-    reach = mention_contexts.CHARACTERS_A_TOKEN
-    texts = ["cardiodynia" + " " * gap + "pain" for gap in (reach - 1, reach)] + ["cardiodynia", "pain"]
-    texts += ["pain" + " " * (reach - 1) + "cardiodynia", "pain " + "x" * reach + " cardiodynia"]
-    matches = matcher(texts)
-    reservoir = mention_contexts.Reservoir(len(matcher.forms.strings), 9, window=1, seed=0, spare_held_out=True)
-    reservoir.add(texts, matches)
-    assert [context.occurrence for _, context in reservoir.contexts()] == [1, 2, 4]
-    assert reservoir.held_out_nearby == 2
-    assert (matches.forms == HELD_OUT).sum() == 5
-
-
 def test_a_corpus_without_a_mention_is_an_error(terminology, model, tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("nothing of the kind\n\nat all\n", encoding="utf-8")
@@ -409,35 +379,6 @@ def test_a_corpus_without_a_mention_is_an_error(terminology, model, tmp_path):
         build([], terminology, model, tmp_path / "out")
 
 
-def test_unreadable_lines_are_counted(terminology, model, tmp_path):
-    file = tmp_path / "a.jsonl"
-    file.write_text('{"text": "pain"}\n{"note": 1}\nno\n', encoding="utf-8")
-    with Rejects() as rejects:
-        counts = build([file], terminology, model, tmp_path / "out", rejects=rejects)
-    assert (counts["rejected"], counts["mentions"], counts["windows"], counts["sequences"]) == (2, 1, 1, 0)
-    found = Mentions.load(tmp_path / "out")
-    assert len(found.sequences) == 0
-    assert len(found.windows) == 1
-
-
-def test_another_tokenizer_is_refused(whole, model):
-    assert Mentions.load(whole.path, tokenizer_hash=TermEncoder.load(model).tokenizer_hash).content_hash
-    with pytest.raises(InputError, match="tokens are of another tokenizer"):
-        Mentions.load(whole.path, tokenizer_hash="0" * 64)
-
-
-def test_damage_is_noticed(corpus, terminology, model, tmp_path):
-    found = built(corpus, terminology, model, tmp_path / "x")
-    file = found.path / "windows_own.npy"
-    content = file.read_bytes()
-    file.write_bytes(content.replace(b"'shape': (20,)", b"'shape': (19,)"))
-    with pytest.raises(InputError, match=r"the hash of windows_own\.npy is not the manifest's"):
-        Mentions.load(found.path)
-    file.unlink()
-    with pytest.raises(InputError, match=r"windows_own\.npy is missing"):
-        Mentions.load(found.path)
-
-
 def test_further_names_may_be_left_out(corpus, terminology, model, tmp_path):
     found = built(corpus, terminology, model, tmp_path / "x", stop=["Heart-Pain"])
     assert set(found.strings.to_pylist()) == {"cardiodynia", "liver swelling", "pain", "AMI"}
@@ -445,12 +386,6 @@ def test_further_names_may_be_left_out(corpus, terminology, model, tmp_path):
     # An acronym too, where it is named.
     found = built(corpus, terminology, model, tmp_path / "y", stop=["ami"])
     assert "AMI" not in found.strings.to_pylist()
-
-
-def test_rows_of_the_concepts(whole, terminology, tmp_path):
-    assert whole.rows_in(terminology).tolist() == [0, 1, 2, 3]
-    other = terminology_of([("A:1", "x", "en"), ("T:2", "y", "en"), ("T:4", "z", "en")], tmp_path / "t.terminology")
-    assert whole.rows_in(other).tolist() == [-1, 1, -1, 2]
 
 
 def test_homonyms_may_be_kept(corpus, terminology, model, tmp_path):

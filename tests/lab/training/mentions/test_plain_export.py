@@ -120,12 +120,6 @@ def test_what_is_held_out_is_not_learnt(terminology, injected, tmp_path, monkeyp
     assert not seen & split.cleaned
 
 
-def test_a_dry_run_writes_nothing(terminology, injected, tmp_path, capsys) -> None:
-    assert distil_plain(injected, tmp_path / "m", terminology, Distilling(**SMALL), dry_run=True) == {}
-    assert "30 steps: about" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_plain_encoder_needs_no_export(terminology, tmp_path) -> None:
     plain = tiny_model(tmp_path / "tiny")
     with pytest.raises(InputError, match="no entities injected"):

@@ -136,11 +136,3 @@ def test_without_two_rows_of_a_concept_nothing_can_train(folder, tagged, encoder
     # Contexts make up for synonyms.
     mentions = mentions_of(folder, poor, "poor.mentions")
     assert mention_rows(TrainingNames(poor), encoder, poor, mentions, tags=tagged.ids).windows == 8
-
-
-def test_windows_of_other_names_only_are_an_error(folder, tagged, encoder, mentions) -> None:
-    other = terminology_of([("T:1", "skin", "en"), ("T:1", "bone", "en")], folder / "other.terminology")
-    with pytest.raises(InputError, match="none of its 36 windows is of a name that trains") as error:
-        mention_rows(TrainingNames(other), encoder, other, mentions, tags=tagged.ids)
-    assert error.value.file == mentions.path
-    assert error.value.remedy

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.errors import UsageError
 from alphita_lab.training.mentions import sampler as mention_sampler
 from alphita_lab.training.mentions.sampler import NONE, MentionSampler, OfForms, hard_negatives, spread
 from alphita_lab.training.terms import mining
@@ -82,13 +81,6 @@ def test_fewer_prototypes_than_a_step_takes():
     assert sampler.steps_an_epoch == 1
     assert sorted(sampler[3].prototypes.tolist()) == [0, 1]
     assert [len(found) for found in sampler[3].positives] == [1, 1]
-
-
-def test_wrong_use():
-    with pytest.raises(UsageError, match="positives must be 1 or more, not 0"):
-        MentionSampler(*mentions(), seed=0, positives=0)
-    with pytest.raises(UsageError, match="no concept of the mentions has two windows"):
-        MentionSampler(*mentions([0, 1], [[0], [1]], 2), seed=0)
 
 
 @given(st.lists(st.integers(0, 4), max_size=20), st.integers(0, 100))

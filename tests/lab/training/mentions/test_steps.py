@@ -84,15 +84,6 @@ def test_vectors_are_means_over_the_mentions_tokens(tagged, packed: bool) -> Non
     assert np.abs(whole - expected[0]).max() > 1e-2
 
 
-def test_a_name_by_itself_gets_the_vector_that_the_encoder_gives_it(tagged) -> None:
-    encoder = opened(tagged)
-    names = [text for text in TEXTS if "[M_s]" not in text]
-    with torch.no_grad():
-        vectors = forward_of(encoder, tagged)(encoder.tokenize([*names, TEXTS[0]])).numpy()[:-1]
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    np.testing.assert_allclose(vectors, encoder.encode(names), atol=1e-5)
-
-
 @pytest.mark.parametrize("packed", [True, False])
 def test_with_cls_pooling_the_first_state_is_the_vector(tagged, packed: bool) -> None:
     encoder = opened(tagged, "cls")

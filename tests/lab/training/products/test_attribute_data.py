@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,13 +85,6 @@ def test_a_terminology_reads_as_products(terminology: Terminology) -> None:
     assert len(table.held_pairs) == 0
 
 
-@pytest.mark.parametrize("named", ["indication", " Indication ", "indication,indication"])
-def test_attributes_can_be_named(terminology: Terminology, named: str) -> None:
-    table = read_products(terminology, attributes=named)
-    assert table.labels == ["indication"]
-    assert said(table) == {row for row in said(read_products(terminology)) if row[1] == "indication"}
-
-
 def test_names_are_those_in_the_languages(terminology: Terminology, tmp_path: Path) -> None:
     rows = [
         ("P:1", "Ear drops", "en"),
@@ -145,11 +137,6 @@ def test_unnamed_and_retired_concepts_are_set_aside(tmp_path: Path) -> None:
     table = read_products(terminology)
     assert said(table) == {("heart pain", "is a", "pain")}
     assert table.counts["unnamed"] == terminology.n_relations - 1 > 0
-
-
-def test_no_relations_are_no_products(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there are no products"):
-        read_products(ontology(tmp_path, "name: pain", "name: ache"))
 
 
 def test_what_a_split_holds_out_never_trains(terminology: Terminology) -> None:
@@ -295,47 +282,6 @@ def test_candidates_hold_the_true_value_and_no_other_true_one(table: ProductTabl
             else:
                 assert others
     assert held.short == sum(NOT_THERE in row for row in held.candidates.tolist())
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 1000))
-def test_the_title_and_the_value_of_a_dev_triple_train(seed: int) -> None:
-    """As many are asked for as there are; each pair of names in one relation only, so that nothing else leaves."""
-    rng = np.random.default_rng(seed)
-    triples = np.stack([rng.integers(0, 12, 40), rng.integers(0, 2, 40), rng.integers(12, 22, 40)], axis=1)
-    _, first = np.unique(triples[:, [0, 2]], axis=0, return_index=True)
-    table = table_of(np.unique(triples[first], axis=0))
-    data = Products(table, dev=40, seed=seed)
-    training = trained(data)
-    assert 0 < len(data.dev) < len(triples)
-    assert set(data.dev.triples[:, 0].tolist()) <= set(training[:, 0].tolist())
-    assert {tuple(row) for row in data.dev.triples[:, 1:].tolist()} <= {tuple(row) for row in training[:, 1:].tolist()}
-
-
-@settings(max_examples=100, deadline=None)
-@given(tables(), st.integers(1, 30), st.integers(0, 100))
-def test_every_title_and_value_of_the_table_still_trains(table: ProductTable, dev: int, seed: int) -> None:
-    """Strings are titles and values both, joined in either direction and by several relations."""
-    before, after = (trained(opened(table, count, seed)) for count in (0, dev))
-    assert set(after[:, 0].tolist()) == set(before[:, 0].tolist())
-    assert {tuple(row) for row in after[:, 1:].tolist()} == {tuple(row) for row in before[:, 1:].tolist()}
-
-
-def test_where_each_pair_has_one_triple_the_choice_goes_by_triples() -> None:
-    """As before pairs were chosen: by the order drawn, as long as title and value keep another."""
-    rng = np.random.default_rng(3)
-    triples = np.stack([rng.integers(0, 12, 60), rng.integers(0, 2, 60), rng.integers(12, 30, 60)], axis=1)
-    _, first = np.unique(triples[:, [0, 2]], axis=0, return_index=True)
-    triples = np.unique(triples[first], axis=0)
-    titles, values = (Counter(map(str, part.tolist())) for part in (triples[:, 0], triples[:, 1:]))
-    chosen = []
-    for row in np.random.default_rng([5, attribute_data.CHOSEN]).permutation(len(triples)).tolist():
-        title, value = str(triples[row, 0]), str(triples[row, 1:].tolist())
-        if titles[title] > 1 and values[value] > 1:
-            titles[title], values[value] = titles[title] - 1, values[value] - 1
-            chosen.append(row)
-    assert len(chosen) > 10
-    assert np.array_equal(Products(table_of(triples), dev=60, seed=5).dev.triples, triples[sorted(chosen)])
 
 
 def test_a_catalogue_of_one_value_an_attribute_has_dev_triples() -> None:

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
@@ -184,30 +182,6 @@ def test_the_mean_of_two_processes_is_one(model: Path, products: Products, at_on
         torch.testing.assert_close(mean, expected, atol=1e-5, rtol=1e-4, msg=name)
 
 
-def test_each_text_is_encoded_once_a_batch(model: Path, products: Products) -> None:
-    steps = steps_of(model, products)
-    drawn, pairs = draw_of(steps, 0)
-    table = products.table
-    heads = [(table.strings[t], table.names[n]) for t, n in products.pairs[pairs].tolist()]
-    values = [table.strings[value] for value in drawn.value.tolist()]
-    expected = {*values, *(f"{t} {n}" for t, n in heads)}
-    assert sorted(steps.names(0)) == sorted(expected)
-    assert len(set(values)) < len(values)
-    sizes = steps.sizes(0)
-    assert sizes["distinct"] == len(expected)
-    assert sizes["term rows"] == len(values) + len(pairs)
-    assert sizes["tokens"] == sum(map(len, steps.forward.encoder.tokenize(sorted(expected))))
-
-
-def test_missing_negatives_are_told(model: Path) -> None:
-    rows = [("a", "for", "heart"), ("a", "for", "liver"), ("b", "for", "skin")]
-    steps = steps_of(model, Products(table_of(rows)), batch=2)
-    found = run(steps, range(1))
-    # a lacks 3 of 4 negatives: there is "skin" only; b has both of its two.
-    assert float(found["missing_negatives 0"]) == 3
-    assert float(found["rows 0"]) == 2 + 3 + 3
-
-
 def test_titles_that_leave_no_room_for_the_name_are_counted(model: Path) -> None:
     rows = [("heart", "of the", "pain"), ("x x x x x x x x", "of the", "ache"), ("liver", "of the", "ache")]
     for length, expected in ((64, 0), (9, 1)):
@@ -218,60 +192,6 @@ def test_titles_that_leave_no_room_for_the_name_are_counted(model: Path) -> None
 
 
 # --- the sign does not leak ----------------------------------------------------------------------------------------
-
-
-def balanced() -> Products:
-    """Title i has the values i, i + 1 and i + 3 of 24, in a ring: no value is positive more often than another."""
-    count = 24
-    values = [f"{site} {finding}" for site in SITES for finding, _ in FINDINGS]
-    rows = [(f"remedy {i} x", "treats", values[(i + step) % count]) for i in range(count) for step in (0, 1, 3)]
-    return Products(table_of(rows))
-
-
-def projected(steps: AttributeSteps, numbers: range, *, leak: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return f(E(v)) of all values that batches draw, and their signs, as the loss sees them.
-
-    With `leak` the encoded value is multiplied by its label, 1 or -1, before the projection.
-    """
-    steps.forward.module.eval()
-    vectors, signs = [], []
-    with torch.no_grad():
-        every = steps.forward(steps.forward.encoder.tokenize(steps.texts))
-        for number in numbers:
-            batch = steps.draw(number)
-            encoded = every[torch.from_numpy(batch.terms)][torch.from_numpy(batch.arrays["value"])]
-            positive = torch.from_numpy(batch.arrays["positive"])
-            if leak:
-                encoded = encoded * (2 * positive[:, None] - 1)
-            vectors.append(steps.projection(encoded).numpy())
-            signs.append(positive.numpy())
-    return np.concatenate(vectors), np.concatenate(signs)
-
-
-@pytest.mark.parametrize("leak", [False, True])
-def test_a_linear_probe_cannot_tell_positives_from_negatives(model: Path, leak: bool) -> None:
-    """A frozen random encoder and projection; the probe sees f(E(v)) alone and is tested on other batches.
-
-    Every value is positive equally often, and by symmetry negative equally often, so that being frequent tells nothing;
-    what is left to find is a difference in how the two are made. A label that goes into the vector is found at once.
-    """
-    steps = steps_of(model, balanced(), batch=12)
-    seen, signs = projected(steps, range(40), leak=leak)
-    tested, truth = projected(steps, range(40, 80), leak=leak)
-    assert signs.mean() == pytest.approx(1 / 3, abs=0.01)
-    probe = LogisticRegression(C=1.0, class_weight="balanced", max_iter=2000).fit(seen, signs)
-    area = roc_auc_score(truth, probe.decision_function(tested))
-    if leak:
-        assert area > 0.95
-        return
-    # Four standard deviations of the area when nothing tells (Hanley and McNeil 1982).
-    positives, negatives = int(truth.sum()), int((~truth).sum())
-    deviation = np.sqrt((positives + negatives + 1) / (12 * positives * negatives))
-    assert abs(area - 0.5) < 4 * deviation < 0.1
-    shuffled = LogisticRegression(C=1.0, class_weight="balanced", max_iter=2000)
-    shuffled.fit(seen, np.random.default_rng(0).permutation(signs))
-    control = roc_auc_score(truth, shuffled.decision_function(tested))
-    assert abs(area - control) < 8 * deviation
 
 
 # --- scoring -------------------------------------------------------------------------------------------------------
@@ -302,10 +222,6 @@ def test_score_is_the_rank_among_the_candidates(
         ranks.append(reference.realistic_rank(distances))
     assert found["dev_attribute_acc1"] == pytest.approx(np.mean([rank == 1 for rank in ranks]))
     assert found["dev_attribute_mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
-
-
-def test_nothing_held_out_gives_no_score(model: Path) -> None:
-    assert steps_of(model, Products(table_of([("a", "for", "heart"), ("b", "for", "liver")]))).score() == {}
 
 
 def test_a_projection_is_found_beside_its_model(tmp_path: Path) -> None:

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita_lab.evaluation.benchmarks._pairs import Layout, read_pairs
-from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Tasks, Triples, read
+from alphita_lab.training.sentences.scored_pairs import (
+    ScoredPairs,
+    SentenceTasks,
+    Tasks,
+    Triples,
+    listed,
+    path_of,
+    read,
+    read_files,
+)
 
 MULTI_MT = 'A dog runs.,"A dog, running.",4.5\n"He said ""no"".",He refused.,3.0\nIt rains.,It is dry.,0\n'
 BENCHMARK = (
@@ -34,18 +43,23 @@ def written(folder: Path, text: str, name: str = "pairs.txt") -> Path:
     return path
 
 
-def test_sts_b_without_a_header(tmp_path) -> None:
-    made = read(written(tmp_path, MULTI_MT, "stsb-en-train.csv"), Rejects())
-    assert made.left == ["A dog runs.", 'He said "no".', "It rains."]
-    assert made.right == ["A dog, running.", "He refused.", "It is dry."]
-    np.testing.assert_allclose(made.scores, [0.9, 0.6, 0], atol=1e-7)
-    assert made.scores.dtype == np.float32
+OWN = '\ufeffid\tScore\tsentence2\tsentence1\n7\t2.5\tother\t"one"\n8\t1.5\td\tc\n\n'
 
 
-def test_sts_b_as_the_benchmark_lays_it_out(tmp_path) -> None:
-    made = read(written(tmp_path, BENCHMARK, "sts-train.csv"), Rejects())
-    assert (made.left, made.right) == (['A "hard" cough.', "A cough."], ["A severe cough.", "A rash."])
-    np.testing.assert_allclose(made.scores, [1, 0.25])
+@pytest.mark.parametrize(
+    ("text", "left", "right", "scores"),
+    [
+        (MULTI_MT, 'A dog runs.|He said "no".|It rains.', "A dog, running.|He refused.|It is dry.", [0.9, 0.6, 0]),
+        (BENCHMARK, 'A "hard" cough.|A cough.', "A severe cough.|A rash.", [1, 0.25]),
+        (OWN, "one|c", "other|d", [0.5, 0.3]),
+        (OWN.replace("\t", ","), "one|c", "other|d", [0.5, 0.3]),
+    ],
+)
+def test_a_file_is_known_by_its_layout(tmp_path, text, left, right, scores) -> None:
+    pairs = read(written(tmp_path, text), Rejects())
+    assert ("|".join(pairs.left), "|".join(pairs.right)) == (left, right)
+    np.testing.assert_allclose(pairs.scores, scores, atol=1e-7)
+    assert pairs.scores.dtype == np.float32
 
 
 def test_quotes_of_the_text_itself_stay_as_evaluation_reads_them(tmp_path) -> None:
@@ -67,16 +81,6 @@ def test_a_sick_file_of_one_part_is_taken_whole_and_an_unknown_part_refused(tmp_
     assert len(read(written(tmp_path, single), Rejects(), part="test").left) == 4
     with pytest.raises(UsageError, match="unknown part 'tran'; did you mean 'train'"):
         read(written(tmp_path, SICK), Rejects(), part="tran")
-
-
-@pytest.mark.parametrize("delimiter", ["\t", ","])
-def test_a_table_of_ones_own(tmp_path, delimiter) -> None:
-    rows = [["id", "Score", "sentence2", "sentence1"], ["7", "2.5", "other", '"one"'], ["8", "1.5", "d", "c"]]
-    path = written(tmp_path, "\ufeff" + "\n".join(map(delimiter.join, rows)) + "\n\n")
-    made = read(path, Rejects())
-    assert (made.left, made.right) == (["one", "c"], ["other", "d"])
-    np.testing.assert_allclose(made.scores, [0.5, 0.3], atol=1e-7)
-    np.testing.assert_allclose(read(path, Rejects(), scale=(-1, 4)).scores, [0.7, 0.5], atol=1e-7)
 
 
 def test_a_scale_of_0_to_1_must_be_said(tmp_path) -> None:
@@ -138,20 +142,22 @@ def test_gzip_is_unpacked_and_damage_named(tmp_path) -> None:
         read(path, Rejects())
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "a\tb\tc\n", "a,b\n1,2\n", "left,right,score\na,b,2\n", '{"a": 1}\n'])
-def test_a_file_of_another_kind_is_refused(tmp_path, text) -> None:
-    with pytest.raises(InputError, match="not a file of scored pairs") as error:
-        read(written(tmp_path, text), Rejects())
-    assert "sentence1, sentence2 and score" in error.value.remedy
-
-
-def test_a_broken_table_and_one_of_no_pair_are_refused(tmp_path) -> None:
-    with pytest.raises(InputError, match="not a row of a table"):
-        read(written(tmp_path, 'a,b,3\n"c" d,e,2\n'), Rejects())
-    with pytest.raises(InputError, match="holds no scored pair"):
-        read(written(tmp_path, "sentence1\tsentence2\tscore\n\tb\t3\n"), Rejects())
-    with pytest.raises(InputError, match="holds no scored pair of the part 'dev'"):
-        read(written(tmp_path, SICK.replace("TRIAL", "TEST")), Rejects(), part="dev")
+@pytest.mark.parametrize(
+    ("text", "part", "problem"),
+    [
+        *(
+            (text, "train", "not a file of scored pairs")
+            for text in ("", "\n\n", "a\tb\tc\n", "a,b\n1,2\n", '{"a": 1}\n')
+        ),
+        ("left,right,score\na,b,2\n", "train", r"not a file of scored pairs.*sentence1, sentence2 and score"),
+        ('a,b,3\n"c" d,e,2\n', "train", "not a row of a table"),
+        ("sentence1\tsentence2\tscore\n\tb\t3\n", "train", "holds no scored pair"),
+        (SICK.replace("TRIAL", "TEST"), "dev", "holds no scored pair of the part 'dev'"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused(tmp_path, text, part, problem) -> None:
+    with pytest.raises(InputError, match=rf"(?s){problem}"):
+        read(written(tmp_path, text), Rejects(), part=part)
 
 
 def inference(*rows: tuple[str, str, str]) -> str:
@@ -262,12 +268,69 @@ def test_in_equal_turns_each_round_has_every_set_once(sizes, rows, seed) -> None
     assert len(first) == sum(sizes.values())
 
 
-def test_nothing_to_draw_from_and_unknown_turns_are_errors() -> None:
+def test_nothing_to_draw_from_is_an_error() -> None:
     with pytest.raises(InputError, match="no set of sentences"):
         Tasks({}, rows=4, seed=0)
     with pytest.raises(InputError, match="nothing to draw from in 'sick'"):
         Tasks({"sts": 3, "sick": 0}, rows=4, seed=0)
-    with pytest.raises(UsageError, match="unknown kind of turns 'equl'; did you mean 'equal'"):
-        Tasks({"sts": 3}, rows=4, seed=0, turns="equl")
-    with pytest.raises(ValueError, match="rows must be 1 or more, not 0"):
-        Tasks({"sts": 3}, rows=0, seed=0)
+
+
+PAIRS = ScoredPairs(["a", "b", "c"], ["b", "a", "a"], np.array([0.2, 0.4, 1.0], np.float32))
+TRIPLES = Triples(["p", "p"], ["a", "e"], ["x", "y"])
+
+
+def test_sentences_are_numbered_once_and_batches_hold_their_sets_rows() -> None:
+    tasks = SentenceTasks({"sts": PAIRS, "nli": TRIPLES}, rows=2, seed=4, turns="proportional")
+    assert sorted(tasks.strings) == ["a", "b", "c", "e", "p", "x", "y"]
+    plain = Tasks({"sts": 3, "nli": 2}, rows=2, seed=4)
+    assert tasks.batches == plain.batches == 3
+    kinds = set()
+    for number in range(9):
+        name, rows = plain.batch(number)
+        batch = tasks.batch(number)
+        kinds.add(name)
+        shown = {
+            column: [tasks.strings[term] for term in batch.terms[places]]
+            for column, places in batch.arrays.items()
+            if column != "score"
+        }
+        assert len(set(batch.terms.tolist())) == len(batch.terms)
+        if name == "sts":
+            assert shown == {"left": [PAIRS.left[row] for row in rows], "right": [PAIRS.right[row] for row in rows]}
+            np.testing.assert_array_equal(batch.arrays["score"], PAIRS.scores[rows])
+        else:
+            assert shown == {
+                "premise": [TRIPLES.premises[row] for row in rows],
+                "entailed": [TRIPLES.entailed[row] for row in rows],
+                "contradicted": [TRIPLES.contradicted[row] for row in rows],
+            }
+        assert batch.rows == len(rows) * len(shown)
+    assert kinds == {"sts", "nli"}
+
+
+def test_files_are_read_by_their_setting(tmp_path: Path) -> None:
+    five = written(tmp_path, "sentence1\tsentence2\tscore\na\tb\t5\nb\tc\t2.5\n", "five.tsv")
+    four = written(tmp_path, "sentence1\tsentence2\tscore\na\tb\t3\nb\tc\t2\n", "four.tsv")
+    told = written(tmp_path, "premise\tentailed\tcontradicted\np\te\tc\n", "told.tsv")
+    with Rejects() as rejects:
+        sets = read_files(f"{five}, {four}@1-3", ScoredPairs, rejects)
+        assert list(sets) == [str(five), str(four)]
+        assert sets[str(five)].scores.tolist() == [1.0, 0.5]
+        assert sets[str(four)].scores.tolist() == [1.0, 0.5]
+        assert read_files(str(told), Triples, rejects)[str(told)].premises == ["p"]
+        assert read_files("", Triples, rejects) == {}
+        sick = written(tmp_path, SICK, "sick.txt")
+        assert read_files(str(sick), ScoredPairs, rejects, part="dev")[str(sick)].left == ["A cat eats"]
+        with pytest.raises(InputError, match=r"told.tsv: holds another kind.*give it to the setting triples"):
+            read_files(str(told), ScoredPairs, rejects)
+        with pytest.raises(InputError, match="give it to the setting scored"):
+            read_files(str(five), Triples, rejects)
+
+
+def test_lists_and_scales(tmp_path: Path) -> None:
+    assert listed(" a, b,,c ") == ["a", "b", "c"]
+    assert path_of("x/y.tsv@0-4") == (Path("x/y.tsv"), (0.0, 4.0))
+    assert path_of("x/y@z.tsv") == (Path("x/y@z.tsv"), None)
+    assert path_of("x.tsv@-1-1.5") == (Path("x.tsv"), (-1.0, 1.5))
+    odd = written(tmp_path, "", "a@0-4")
+    assert path_of(str(odd)) == (odd, None)

@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import store
+from alphita.terminology import languages, store
 from alphita.terminology.model import Tables
 from alphita.terminology.splits import hold_out_concepts
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.training.terms import aligned_pairs, terminology_pairs
-from alphita_lab.training.terms.aligned_pairs import AlignedPairs
+from alphita_lab.training.terms.aligned_pairs import AlignedPairs, can_be, scripts_of_language
 from alphita_lab.training.terms.terminology_pairs import names_in, of_editions, source_names
 
 Make = Callable[..., Terminology]
@@ -124,8 +124,6 @@ def test_synonyms_and_all_pairs(terminology: Terminology) -> None:
     every = of_terminology(terminology, pairing="all", languages=["it"])
     assert {source for source, _, _ in shown(every)} == {"seizure", "epileptic seizure", "convulsion", "diabetes"}
     assert len(every) == 3 * 2 + 1
-    with pytest.raises(UsageError, match="unknown pairing 'label'; did you mean 'labels'"):
-        of_terminology(terminology, pairing="label")
 
 
 def test_machine_translations_by_option(terminology: Terminology) -> None:
@@ -142,16 +140,6 @@ def test_languages_take_their_variants_and_unknown_ones_are_refused(terminology:
         InputError, match=r"no concept has both a name in the language 'en' and a translation.*its lang"
     ):
         of_terminology(terminology, languages=["fi"])
-
-
-def test_another_source_language(terminology: Terminology) -> None:
-    pairs = of_terminology(terminology, source="it", languages=["en"])
-    assert pairs.counts["source in a script that its language does not use"] == 1
-    assert shown(pairs) == [
-        ("crisi epilettica", "convulsion", "en-GB"),  # the only name of its tag, so there is no other label
-        ("crisi epilettica", "seizure", "en"),
-        ("diabete", "diabetes", "en"),
-    ]
 
 
 def test_long_and_empty_names_and_duplicates(make: Make) -> None:
@@ -318,16 +306,6 @@ def test_a_table_with_bad_rows(make: Make, tmp_path: Path) -> None:
         terminology_pairs.read(path, Rejects(strict=True), terminology=terminology)
 
 
-def test_without_a_terminology_ids_are_not_looked_up(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.tsv"
-    path.write_text(TABLE, encoding="utf-8")
-    pairs = terminology_pairs.read(path, Rejects())
-    assert ("fever", "febbre alta", "it") in shown(pairs)
-    assert set(pairs.concepts.tolist()) == {-1}
-    fewer = terminology_pairs.read(path, Rejects(), exclude_concepts={"T:1"}, exclude=frozenset({"vecchio"}))
-    assert [row[:2] for row in shown(fewer)] == [("fever", "febbre alta"), ("rash", "eruzione cutanea")]
-
-
 def test_with_a_terminology_no_name_of_a_held_out_concept_is_read(make: Make, tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text("source\ttranslation\tlanguage\nHot\tFebris\tit\nRash\tEruzione\tit\n", encoding="utf-8")
@@ -380,3 +358,31 @@ def test_what_is_written_is_read_again(terminology: Terminology, tmp_path: Path)
             pairs.languages,
         )
     assert (tmp_path / "pairs.tsv").read_text().splitlines()[0] == "source\ttranslation\tlanguage\tmargin"
+
+
+CAN = (
+    "it Febbre|ru Лихорадка|zh 发热|zh-Hant 發熱|ja ファーバー|ja 発熱|ko 발열|el Πυρετός|ar حمى|hi बुखार|sr грозница|"
+    "sr groznica|it β-talassemia|zh DNA损伤|zh Ehlers-Danlos综合征|zh HIV|ru HIV-1|zh Ｘ染色体|ru 46, 47|it |"
+    "pt 1.ª costela|tw Ꜫtiri anim ntwerεw|qaa Лихорадка|chr whatever это 是"
+)
+# The second letter of the last is Cyrillic.
+CANNOT = (
+    "it Лихорадка|ru Fever|zh Fever|fr 发热|it X连锁遗传|el Fever|zh 发热 лихорадка|sr-Cyrl groznica|sr-Latn грозница|"
+    "zh hiv|it βω|ja Dementia|zh Ｆｅｖｅｒ|en fеver"
+)
+
+
+@pytest.mark.parametrize(("rows", "possible"), [(CAN, True), (CANNOT, False)])
+def test_whether_a_string_can_be_of_its_language(rows: str, possible: bool) -> None:
+    for tag, _, string in (row.partition(" ") for row in rows.split("|")):
+        assert can_be(string, tag) == possible, (tag, string)
+
+
+def test_the_table_of_scripts_names_languages_each_once_a_script() -> None:
+    for tags in aligned_pairs._LANGUAGES.values():
+        assert len(set(tags.split())) == len(tags.split())
+        for tag in tags.split():
+            assert languages.normalize(tag) == tag
+    assert scripts_of_language("sr") == {"LATIN", "CYRILLIC"}
+    assert scripts_of_language("zh-Hant-TW") == {"CJK"}
+    assert scripts_of_language("chr") == frozenset()

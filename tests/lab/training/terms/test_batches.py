@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError
 from alphita_lab.objectives.multi_similarity import term_term
-from alphita_lab.training.engine import forward, steps
+from alphita_lab.training.engine import forward
 from alphita_lab.training.engine.forward import TermForward, tokenize
 from alphita_lab.training.engine.steps import DEPTH, MIN_TOKENS, Ahead, is_exhausted
 from alphita_lab.training.terms import batches as term_batches
@@ -145,13 +143,6 @@ def test_out_of_memory_says_what_fits(model: Path, limit: int, message: str) -> 
         again.stop()
 
 
-@pytest.mark.parametrize("text", ["CUDA out of memory", "[enforce fail] DefaultCPUAllocator: can't allocate memory"])
-def test_what_says_that_memory_is_exhausted(text: str) -> None:
-    assert is_exhausted(torch.OutOfMemoryError(text))
-    assert is_exhausted(MemoryError())
-    assert is_exhausted(RuntimeError(text)) == ("can't" in text)
-
-
 def test_a_real_lack_of_memory_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**52)
@@ -213,19 +204,6 @@ def test_a_cache_cut_short_is_made_anew(model: Path, tmp_path: Path, monkeypatch
     assert isinstance(tokenize(encoder, strings(40)).ids, np.memmap)
 
 
-def test_a_cache_of_other_strings_is_made_anew(model: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path))
-    monkeypatch.setattr(forward, "MIN_CACHED", 10)
-    encoder = TermEncoder.load(model, precision="fp32")
-    tokenize(encoder, strings(30))
-    (other,) = tmp_path.glob("tokens/*")
-    wanted = tokenize(encoder, strings(40)).ids.tolist()
-    (folder,) = (path for path in tmp_path.glob("tokens/*") if path != other)
-    shutil.rmtree(folder)
-    other.rename(folder)
-    assert tokenize(encoder, strings(40)).ids.tolist() == wanted
-
-
 # --- batches made ahead --------------------------------------------------------------------------------------------
 
 
@@ -262,13 +240,4 @@ def test_an_error_in_making_a_batch_is_raised_where_it_is_asked_for() -> None:
     assert [ahead.get(0), ahead.get(1)] == [0, 1]
     with pytest.raises(ValueError, match="no such triple"):
         ahead.get(2)
-    ahead.stop()
-
-
-def test_waiting_time_is_measured(monkeypatch) -> None:
-    times = iter([10.0, 13.5, 20.0, 20.5])
-    monkeypatch.setattr(steps, "time", SimpleNamespace(perf_counter=lambda: next(times)))
-    ahead = Ahead(lambda number: number, 0, 2)
-    assert [ahead.get(0), ahead.get(1)] == [0, 1]
-    assert ahead.waited == 4.0
     ahead.stop()

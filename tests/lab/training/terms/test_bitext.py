@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.errors import UsageError
 from alphita_lab.training.terms import bitext
 from alphita_lab.training.terms.bitext import mine, mine_strings
 from tests.doubles import HashEncoder
@@ -104,17 +103,6 @@ def test_nothing_comes_of_nothing() -> None:
         assert margins.shape == (0,)
     assert len(mine(some, -some)[0]) == 0  # all cosines are -1: a ratio to their mean would be 1
     assert len(mine(np.zeros((2, 4), np.float32), some)[0]) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"margin": "ratios"}, "unknown margin 'ratios'; did you mean 'ratio'"), ({"k": 0}, "k must be 1 or more")],
-)
-def test_wrong_options(options: dict, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        mine(np.ones((1, 2), np.float32), np.ones((1, 2), np.float32), **options)
-    with pytest.raises(UsageError, match="cannot be compared"):
-        mine(np.ones((1, 2), np.float32), np.ones((1, 3), np.float32))
 
 
 SOURCES = ["Cardiomyopathy", "Hypertension", "Nephropathy", "Pica", "cardiomyopathy", "Gene TP53 loss", ""]

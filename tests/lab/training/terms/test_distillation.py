@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
+from alphita import artefact
 from alphita.errors import InputError
-from alphita_lab.training.terms.distillation import ProjectionHead, targets
+from alphita_lab.training.terms import distillation
+from alphita_lab.training.terms.distillation import ProjectionHead, TargetBatches, make, mean_vectors, read, targets
+from tests.doubles import HashEncoder
 from tests.reference import distillation as reference
 
 
@@ -27,19 +31,6 @@ def same_up_to_sign(a: np.ndarray, b: np.ndarray, tolerance: float) -> None:
     """Columns are equal or opposite."""
     signs = np.sign((a * b).sum(0))
     np.testing.assert_allclose(a, b * signs, atol=tolerance)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_equals_the_reference(seed: int) -> None:
-    names, texts, has = vectors(30, 5, seed)
-    made = targets(names, texts, has, dim=3)
-    z = reference.mixed(names, texts, has)
-    mu, C = reference.covariance(z)
-    values, components = reference.leading(C, 3)
-    np.testing.assert_allclose(made.mean, mu, atol=1e-12)
-    np.testing.assert_allclose(made.explained, values / np.trace(C), atol=1e-9)
-    same_up_to_sign(made.components.T, components.T, 1e-7)
-    same_up_to_sign(made.values, (np.array(z) - mu) @ components.T, 1e-6)
 
 
 @settings(max_examples=30, deadline=None)
@@ -72,15 +63,6 @@ def test_blocks_decide_nothing_and_signs_are_fixed() -> None:
     assert (whole.components[np.arange(6), furthest] > 0).all()
     again = targets(names, texts, has, dim=6)
     assert np.array_equal(again.values, whole.values)
-
-
-def test_targets_have_no_mean_and_lose_nothing_at_full_size() -> None:
-    names, texts, has = vectors(50, 6, 1)
-    made = targets(names, texts, has, dim=6)
-    np.testing.assert_allclose(made.values.mean(0), 0, atol=1e-7)
-    assert made.explained.sum() == pytest.approx(1, abs=1e-12)
-    z = np.array(reference.mixed(names, texts, has))
-    np.testing.assert_allclose(made.values @ made.components + made.mean, z, atol=1e-6)
 
 
 def test_a_concept_without_text_is_its_name_alone() -> None:
@@ -117,14 +99,10 @@ def test_a_bad_vector_is_named(value: float, table: int) -> None:
         targets(*tables, dim=2, block=5)
 
 
-def test_wrong_use_is_named() -> None:
-    names, texts, has = vectors(20, 4, 0)
-    with pytest.raises(ValueError, match=r"got \[\(20, 4\), \(19, 4\), \(20,\)\]"):
-        targets(names, texts[1:], has)
-    with pytest.raises(ValueError, match="dim must be from 1 to 4, the numbers of a vector, not 64"):
-        targets(names, texts, has)
+def test_too_few_and_equal_concepts_are_refused() -> None:
+    names, texts, _ = vectors(4, 4, 0)
     with pytest.raises(InputError, match="4 concepts are too few for targets of 4 numbers"):
-        targets(names[:4], texts[:4], dim=4)
+        targets(names, texts, dim=4)
     with pytest.raises(InputError, match="all concepts are equal"):
         targets(np.ones((9, 3)), np.ones((9, 3)), dim=2)
 
@@ -146,8 +124,6 @@ def test_the_head_is_linear_and_follows_from_its_seed() -> None:
     assert large.abs().max() <= 1 / 20
     assert large.std().item() == pytest.approx(1 / 20 / 3**0.5, rel=0.01)
     assert ProjectionHead(7, seed=0).weight.shape == (64, 7)
-    with pytest.raises(ValueError, match="must be 1 or more, not 0 and 64"):
-        ProjectionHead(0, seed=0)
 
 
 def test_a_head_that_starts_from_the_targets_meets_them_for_the_teachers_vectors() -> None:
@@ -162,3 +138,69 @@ def test_a_head_that_starts_from_the_targets_meets_them_for_the_teachers_vectors
     assert head.bias.requires_grad
     with pytest.raises(InputError, match=r"the teacher's vectors have 6 numbers, the student's 7.*set head=random"):
         ProjectionHead(7, 4, seed=0).start_from(made)
+
+
+NAMES = (["heart pain", "pain of the heart", "fever", "a cold", "leg"], np.array([0, 0, 1, 2, 3]))
+TEXTS = (["harm of what pumps", "too warm", "warmth", "runny nose"], np.array([0, 1, 1, 2]))
+FACTS = {"terminology": "t"}
+
+
+class Loud(HashEncoder):
+    """An encoder whose vectors have lengths of their own, as those of models that do not normalise."""
+
+    def encode(self, strings):
+        return super().encode(strings) * np.array([[1 + len(string)] for string in strings], np.float32)
+
+
+@pytest.mark.parametrize("at_once", [65_536, 2, 1])
+def test_means_are_of_vectors_at_length_1(tmp_path: Path, monkeypatch, at_once: int) -> None:
+    monkeypatch.setattr(distillation, "AT_ONCE", at_once)
+    found = mean_vectors(Loud(16), *TEXTS, 4, tmp_path / "x.npy")
+    single = {text: HashEncoder(16).encode([text])[0] for text in TEXTS[0]}
+    expected = [single[TEXTS[0][0]], (single[TEXTS[0][1]] + single[TEXTS[0][2]]) / 2, single[TEXTS[0][3]], np.zeros(16)]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_targets_are_the_references(tmp_path: Path) -> None:
+    """PCA of the means of name and text at length 1; the concept without a text has its name alone."""
+    encoder = Loud(8)
+    make(tmp_path / "targets", encoder, NAMES, TEXTS, 4, dim=2, facts=FACTS)
+    names = mean_vectors(encoder, *NAMES, 4, tmp_path / "n.npy")
+    texts = mean_vectors(encoder, *TEXTS, 4, tmp_path / "t.npy")
+    z = reference.mixed(names, texts, [True, True, True, False])
+    mean, covariance = reference.covariance(z)
+    _, vectors = reference.leading(covariance, 2)
+    expected = (np.array(z) - mean) @ vectors.T
+    found = read(tmp_path / "targets")
+    np.testing.assert_allclose(np.abs(found.values), np.abs(expected), atol=1e-4)
+    assert found.components.shape == (2, 8)
+    manifest = artefact.verify(tmp_path / "targets", "targets")
+    assert sorted(manifest["files"]) == ["components.npy", "explained.npy", "mean.npy", "values.npy"]
+
+
+def test_they_are_made_once_and_others_are_refused(tmp_path: Path) -> None:
+    folder, encoder = tmp_path / "targets", HashEncoder(8)
+    make(folder, encoder, NAMES, TEXTS, 4, dim=2, facts=FACTS)
+    before, encoded = artefact.hash_file(folder / "values.npy"), len(encoder.encoded)
+    make(folder, encoder, NAMES, TEXTS, 4, dim=2, facts=FACTS)
+    assert len(encoder.encoded) == encoded
+    assert artefact.hash_file(folder / "values.npy") == before
+    for teacher, dim, facts in ((HashEncoder(8, 1), 2, FACTS), (encoder, 3, FACTS), (encoder, 2, {"terminology": "u"})):
+        with pytest.raises(InputError, match="of another teacher, terminology or config"):
+            make(folder, teacher, NAMES, TEXTS, 4, dim=dim, facts=facts)
+
+
+def test_batches_hold_every_string_once_an_epoch_with_its_concepts_target() -> None:
+    owners, values = np.array([0, 0, 1, 2, 0, 2]), np.arange(6, dtype=np.float32).reshape(3, 2)
+    batches = TargetBatches(owners, values, batch=4, seed=7)
+    seen: list[int] = []
+    for number in range(3):
+        batch = batches.batch(number)
+        rows = batch.terms[batch.arrays["place"]]
+        np.testing.assert_array_equal(batch.arrays["target"], values[owners[rows]])
+        assert batch.rows == len(rows) == 4
+        assert len(set(batch.terms.tolist())) == len(batch.terms)
+        seen += rows.tolist()
+    assert sorted(seen[:6]) == sorted(seen[6:]) == [0, 1, 2, 3, 4, 5]
+    again = TargetBatches(owners, values, batch=4, seed=7).batch(2)
+    np.testing.assert_array_equal(again.terms, batch.terms)

@@ -103,13 +103,6 @@ def test_impossible_languages_are_refused(text: str) -> None:
         resolve(coder.Config, sets=[f"languages={text}"])
 
 
-def test_names_of_equal_strings_have_one_number(terminology: Terminology) -> None:
-    names = TrainingNames(terminology)
-    numbers = names.string_numbers()
-    assert len(numbers) == len(names.strings)
-    assert len(set(numbers.tolist())) == len(set(names.strings))
-
-
 def test_noisy_twins_are_names_of_their_concepts_and_weigh_what_these_do(terminology, monkeypatch) -> None:
     monkeypatch.setattr("alphita_lab.training.terms.names.noisy", lambda string, _: f"{string} Nos")
     plain = TrainingNames(terminology, languages={"en": 1.0, "it": 3.0})

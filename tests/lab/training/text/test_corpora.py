@@ -29,14 +29,6 @@ def test_json_lines(tmp_path):
     assert rejects.count == 2
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.JSONL", "a.Json", "a.JSON.GZ", "a.NDJSON.gz"])
-def test_json_lines_are_known_by_any_case_of_their_ending(tmp_path, name):
-    file = tmp_path / name
-    line = b'{"text": "chest pain", "patient": "M. R."}\n'
-    file.write_bytes(gzip.compress(line) if name.lower().endswith(".gz") else line)
-    assert list(documents([file])) == ["chest pain"]
-
-
 @pytest.mark.parametrize("name", ["a.TXT", "a.md", "a", "a.gz", "a.Txt.Gz"])
 def test_text_is_known_by_any_case_of_its_ending(tmp_path, name):
     file = tmp_path / name

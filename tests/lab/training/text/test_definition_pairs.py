@@ -223,12 +223,6 @@ def test_held_out_edges_lead_to_no_sibling_but_their_ancestors_are_ruled_out(tre
     assert {text + 1 for _ in range(200) for text in only.draw(np.array([1]), rng)[0].tolist()} == set()
 
 
-def test_only_concepts_with_a_text_are_hard_negatives(tree: Terminology) -> None:
-    hard = HardNegatives(tree, np.array([3, 3, 5], np.int32), count=1, held_out=NONE_HELD_OUT)
-    rng = np.random.default_rng(0)
-    assert {text for _ in range(200) for text in hard.draw(np.array([6]), rng)[0].tolist()} == {0, 1, 2}
-
-
 def test_hard_negatives_are_not_of_a_concept_that_the_name_names(tmp_path: Path) -> None:
     stanzas = [
         Stanza(1, ["all"]),

@@ -159,18 +159,6 @@ def test_80_10_10(way) -> None:
     assert (shown[labels != NOT_MASKED] == MASK).all()
 
 
-def test_an_entity_has_one_lot() -> None:
-    ids, spans = sequence(10), np.array([[0, 1, 11]])
-    random, kinds = np.random.default_rng(4), []
-    for _ in range(2000):
-        shown, _ = mask_by_token(ids, spans, MASKING, random)
-        inside = shown[0, 1:11]
-        kinds.append("mask" if (inside == MASK).all() else "kept" if (inside == ids[0, 1:11]).all() else "random")
-        assert kinds[-1] == "mask" or not (inside == MASK).any()
-    assert kinds.count("mask") / 2000 == pytest.approx(0.8, abs=0.03)
-    assert kinds.count("random") / 2000 == pytest.approx(0.1, abs=0.03)
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_to_mask(way) -> None:
     ids = np.array([[CLS, SEP, PAD]])
@@ -179,37 +167,3 @@ def test_nothing_to_mask(way) -> None:
     assert (labels == NOT_MASKED).all()
     shown, labels = way(np.empty((0, 5), np.int64), no_spans(), MASKING, np.random.default_rng(0))
     assert shown.shape == labels.shape == (0, 5)
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    ("spans", "problem"),
-    [
-        ([[0, 2, 2]], r"span 0, \[0, 2, 2\], does not lie in 1 sequences of 7"),
-        ([[0, 1, 3], [0, 5, 8]], "span 1, .* does not lie"),
-        ([[1, 1, 3]], "does not lie"),
-        ([[0, -1, 3]], "does not lie"),
-        ([[0, 1, 3], [0, 2, 4]], "span 1, .* lies over another"),
-    ],
-)
-def test_wrong_spans_are_named(way, spans, problem) -> None:
-    with pytest.raises(ValueError, match=problem):
-        way(sequence(5), np.array(spans), MASKING, np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"spans \(m, 3\)"):
-        way(sequence(5), np.array([[1, 2]]), MASKING, np.random.default_rng(0))
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"share": 0.0}, "share must be above 0"),
-        ({"share": 1.5}, "at most 1, not 1.5"),
-        ({"masked": 0.8, "random": 0.3}, "1 at most together"),
-        ({"masked": -0.1}, "0 or more"),
-        ({"vocabulary": 1}, "special tokens only"),
-    ],
-)
-def test_wrong_shares_are_named(changes, problem) -> None:
-    facts = {"mask_id": MASK, "special_ids": (PAD, CLS, SEP), "vocabulary": 60} | changes
-    with pytest.raises(ValueError, match=problem):
-        Masking(**facts)

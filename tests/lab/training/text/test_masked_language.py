@@ -273,17 +273,6 @@ def test_parts_and_processes_add_up_to_the_whole(plain: Path, table: TokenTable)
         torch.testing.assert_close(mean, value, atol=1e-6, rtol=1e-4)
 
 
-def test_no_part_has_more_tokens_than_are_encoded_at_once(plain: Path, table: TokenTable) -> None:
-    for most in (1, 25, 40, 1000):
-        made = steps(plain, table, tokens_at_once=most)
-        lengths = np.diff(table.offsets)[made.draw(2).terms]
-        parts = made._make(2).parts
-        sizes = [(part.rows.tokens, len(part.rows.lengths)) for part in parts]  # type: ignore[union-attr]
-        assert sum(tokens for tokens, _ in sizes) == lengths.sum()
-        assert all(tokens <= most or rows == 1 for tokens, rows in sizes)
-        assert (len(parts) == 1) == (lengths.sum() <= most)
-
-
 def test_too_little_memory_says_what_to_set(plain: Path, table: TokenTable, monkeypatch) -> None:
     def exhausted(*_: Any) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory")

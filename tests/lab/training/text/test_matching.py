@@ -170,11 +170,6 @@ def test_what_is_not_searched_is_counted(tmp_path):
     assert matcher.forms.left_out == {"too short": 2, "without a letter": 2, "stop word": 1}
 
 
-def test_no_name_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"has no surface form to search for.*left out: {'too short': 1}"):
-        searching(tmp_path, ("T:1", "ab"))
-
-
 def test_a_language_without_names_is_an_error(tmp_path):
     with pytest.raises(InputError, match="no name to search for is in the language 'it'; its languages are en"):
         searching(tmp_path, ("T:1", "abc"), languages=["it"])
@@ -187,9 +182,3 @@ def test_a_language_takes_its_regions(tmp_path):
     assert collect(terminology, Fold("en"), languages=["en-US", "it"]).keys == ["color", "tinta"]
     with pytest.raises(InputError, match="in the language 'it-IT'"):
         collect(terminology, Fold("en"), languages=["en", "it-IT"])
-
-
-def test_no_texts_and_empty_ones(tmp_path):
-    matcher = searching(tmp_path, ("T:1", "abc"))
-    assert matcher([]).offsets.tolist() == [0]
-    assert matcher(["", "abc", "", "\0abc\0abc"]).offsets.tolist() == [0, 0, 1, 1, 3]

@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
 from alphita.encoder.encoder import TermEncoder
 from alphita_lab.encoder.electra import GENERATOR, HEAD, Generator, ReplacedHead
 from alphita_lab.training.engine.forward import TermForward, TokenTable
-from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.settings import LoopPlan
 from alphita_lab.training.text import masked_steps
 from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span
 from alphita_lab.training.text.masked_steps import DRAWN, MASKED, REPLACED_SCORED, ReplacedTokenSteps, SequenceBatches
@@ -193,24 +190,6 @@ def test_no_part_has_more_tokens_than_are_encoded_at_once(bert: Path, sequences:
         assert all(len(part.places) % masked_steps.ROUNDED == 0 for part in ready.parts)
 
 
-def test_spans_are_masked_whole_and_special_tokens_never(bert: Path, sequences: Sequences) -> None:
-    made = steps(bert, sequences, batch=11)
-    rows = made.batches.batch(0).terms
-    (part,) = made._make(0).parts
-    masked = np.zeros((11, 20), bool)
-    flat = np.zeros(part.packing.tokens, bool)
-    flat[part.places[: part.masked].numpy()] = True
-    lengths = np.diff(sequences.tokens.offsets)[rows]
-    for row, (first, length) in enumerate(zip(part.packing.first.tolist(), lengths.tolist(), strict=True)):
-        masked[row, :length] = flat[first : first + length]
-        assert not masked[row, 0]
-        assert not masked[row, length - 1]
-        assert masked[row].any()
-    assert any(masked[row, start:end].all() for row, start, end in sequences.spans_of(rows) if end - start > 1)
-    assert all(len(set(masked[row, start:end].tolist())) == 1 for row, start, end in sequences.spans_of(rows))
-    assert set(part.packing.ids[part.places[: part.masked]].tolist()) == {4}
-
-
 def test_a_drawn_token_that_is_the_true_one_counts_as_original(bert: Path) -> None:
     same = sequences_of([[2, *[9] * 8, 3]] * 4, [[]] * 4)
     made = steps(bert, same, batch=4)
@@ -267,46 +246,3 @@ def test_more_fit_at_once_with_a_small_vocabulary(bert: Path, sequences: Sequenc
     made = steps(bert, sequences)
     few = Masking(4, SPECIAL, 60_000, share=0.3, masked=1.0, random=0.0)
     assert masked_steps._replaced_tokens_that_fit(made.forward, made.generator, few) < made.tokens_at_once < 5000
-
-
-PLAN = {
-    "warmup_steps": 2,
-    "learning_rate": 3e-3,
-    "accumulation": 2,
-    "clip": 1.0,
-    "weight_decay": 0.01,
-    "log_every": 1,
-    "evaluate_every": 0,
-}
-
-
-def test_it_learns_to_find_replaced_tokens_and_resumes_to_the_bit(
-    bert: Path, sequences: Sequences, tmp_path: Path
-) -> None:
-    class Killed(Exception):
-        pass
-
-    def run(folder: Path, *, until: int = 0, resume: bool = False) -> ReplacedTokenSteps:
-        def stop(step: int) -> None:
-            if until and step == until:
-                raise Killed
-
-        made = steps(bert, sequences, dropout=0.1)
-        plan = LoopPlan(steps=40, checkpoint_every=10, **PLAN)  # type: ignore[arg-type]
-        fit(Training(modules(made), made, plan, folder, "x", resume, before_step=stop))
-        return made
-
-    whole = run(tmp_path / "whole")
-    before, after = (made.score(np.arange(11)) for made in (steps(bert, sequences), whole))
-    assert after["dev_discriminator_loss"] < before["dev_discriminator_loss"]
-    assert after["dev_generator_loss"] < before["dev_generator_loss"]
-    with pytest.raises(Killed):
-        run(tmp_path / "killed", until=23)
-    resumed = run(tmp_path / "killed", resume=True)
-    for name, module in modules(whole).items():
-        for key, value in module.state_dict().items():
-            assert torch.equal(value, modules(resumed)[name].state_dict()[key]), f"{name}.{key}"
-    # The shared embeddings are written once, with the encoder.
-    newest = sorted((tmp_path / "killed").glob("step-*"))[-1]
-    assert not any("embeddings" in key for key in load_file(newest / f"{GENERATOR}.safetensors"))
-    assert any("word_embeddings" in key for key in load_file(newest / "encoder.safetensors"))

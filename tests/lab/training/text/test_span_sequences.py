@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chi2
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from alphita.errors import InputError
@@ -20,7 +19,6 @@ from alphita_lab.training.engine.forward import TokenTable
 from alphita_lab.training.text import sequences
 from alphita_lab.training.text.corpora import Specials
 from alphita_lab.training.text.folding import Fold
-from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span, masking_of
 from alphita_lab.training.text.matching import Forms, HeldOut, Matcher
 from alphita_lab.training.text.sequences import Sequences, made_of, made_with, pack_spans, read_spans, surface_forms
 from tests.lab.training.mention_terms import terminology_of
@@ -192,48 +190,6 @@ def test_sequences_and_spans_are_those_of_the_rule(kind, texts, length, forms, w
     assert found.counts["spans"] == sum(len(spans) for _, spans in expected)
 
 
-def test_entities_come_first_and_leave_the_rest_of_a_word() -> None:
-    tokenizer = tokenizer_of("pieces")
-    texts = ["the heart pain, xy", "心脏病", "abc [SEP] pain"]
-    found = packed(texts, tokenizer, length=64)
-    ((ids, spans),) = rows_of(found)
-    assert [[tokenizer.id_to_token(number) for number in ids[start:end]] for start, end in spans] == [
-        ["the"],
-        ["heart", "pain"],
-        ["x", "##y"],
-        ["心", "脏"],
-        ["病"],
-        ["a", "##b", "##c"],
-        ["pain"],
-    ]
-    assert found.counts["entities"] == 3
-    assert found.counts["spans"] == 7
-    ((_, alone),) = rows_of(packed(texts, tokenizer, length=64, segmenter=NOTHING))
-    assert [spans[place] for place in (1, 3, 6)] == alone
-    found = packed(texts, tokenizer, length=64, segmenter=NOTHING, forms=None)
-    assert rows_of(found) == [(ids, [])]
-
-
-def test_no_span_is_cut_but_one_longer_than_a_sequence() -> None:
-    tokenizer = tokenizer_of("pieces")
-    forms = matcher_of("abc def", "k l m n o p q")
-    for before in range(9):
-        found = packed([f"{'of ' * before}abc def {'the ' * 8}"], tokenizer, forms=forms, length=10)
-        whole = [
-            [tokenizer.id_to_token(ids[place]) for place in range(*span)]
-            for ids, spans in rows_of(found)
-            for span in spans
-        ]
-        assert ["a", "##b", "##c", "d", "##e", "##f"] in whole
-    found = packed(["of k l m n o p q the"], tokenizer, forms=forms, length=6)
-    assert [[tokenizer.id_to_token(number) for number in ids[1:-1]] for ids, _ in rows_of(found)] == [
-        ["of"],
-        ["k", "l", "m", "n"],
-        ["o", "p", "q", "the"],
-    ]
-    assert [spans for _, spans in rows_of(found)] == [[[1, 2]], [[1, 5]], [[1, 4], [4, 5]]]
-
-
 # Sequences read again.
 
 
@@ -282,83 +238,6 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 # Masks.
-
-
-def grid_of(found: Sequences, rows: np.ndarray) -> np.ndarray:
-    ids, lengths = found.tokens.rows(rows)
-    real = np.arange(lengths.max()) < lengths[:, None]
-    grid = np.full(real.shape, PAD, np.int64)
-    grid[real] = ids
-    return grid
-
-
-def electra(tokenizer: Tokenizer) -> Masking:
-    own = masking_of(tokenizer, SPECIALS)
-    return Masking(own.mask_id, own.special_ids, own.vocabulary, masked=1.0, random=0.0)
-
-
-def test_a_mask_tears_neither_entities_nor_words() -> None:
-    tokenizer = tokenizer_of("pieces")
-    found = packed([f"the heart pain of {'xyz ' * n}abc, heart pain" for n in range(1, 30)], tokenizer, length=24)
-    heart, pain = (tokenizer.token_to_id(word) for word in ("heart", "pain"))
-    letters = np.array([tokenizer.token_to_id(f"##{letter}") for letter in LETTERS])
-    random = np.random.default_rng(0)
-    masked = 0
-    for _ in range(40):
-        rows = random.permutation(len(found))[:8]
-        ids = grid_of(found, rows)
-        shown, labels = mask_by_span(ids, found.spans_of(rows), electra(tokenizer), random)
-        guessed = labels != NOT_MASKED
-        row, place = np.nonzero(ids == heart)
-        assert (ids[row, place + 1] == pain).all()
-        assert (guessed[row, place] == guessed[row, place + 1]).all()
-        masked += int(guessed[row, place].sum())
-        row, place = np.nonzero(np.isin(ids, letters))
-        assert (guessed[row, place] == guessed[row, place - 1]).all()
-        assert (shown[guessed] == MASK).all()
-        assert (shown[~guessed] == ids[~guessed]).all()
-    assert masked > 50
-
-
-def alike(counts: np.ndarray) -> float:
-    """The chance that places which are masked alike often differ as much: a chi-squared test of equal means.
-
-    Args:
-        counts: (draws, bins) masked tokens of each part of the sequence; draws are independent, bins need not be.
-    """
-    against_the_last = counts[:, :-1] - counts[:, -1:]
-    mean, covariance = against_the_last.mean(0), np.cov(against_the_last.T)
-    return float(chi2.sf(len(counts) * mean @ np.linalg.solve(covariance, mean), len(mean)))
-
-
-def masked_places(text: str, draws: int, keep: int | None = None) -> np.ndarray:
-    """Which of the 120 tokens of a text are masked in each of some draws; with `keep` the first so many only."""
-    tokenizer = tokenizer_of("pieces")
-    found = packed([text], tokenizer, length=122)
-    rows = np.zeros(500, np.int64)
-    ids, spans, random = grid_of(found, rows), found.spans_of(rows), np.random.default_rng(5)
-    assert ids.shape == (500, 122)
-    parts = []
-    for _ in range(draws // 500):
-        guessed = mask_by_span(ids, spans, electra(tokenizer), random)[1] != NOT_MASKED
-        parts.append(guessed[:, 1:-1] & (True if keep is None else np.cumsum(guessed[:, 1:-1], 1) <= keep))
-    return np.concatenate(parts).astype(float)
-
-
-MIXED = "heart pain abc of z the xy " * 12
-
-
-def test_masks_are_uniform_over_the_sequence() -> None:
-    mixed = masked_places(MIXED, 2000)
-    assert mixed.mean() == pytest.approx(0.15, abs=0.002)
-    assert alike(mixed.reshape(-1, 12, 10).sum(2)) > 0.01
-    single = masked_places("of the " * 60, 2000)
-    assert alike(single) > 0.01
-    assert (single.sum(1) == 18).all()
-
-
-def test_the_test_of_uniformity_finds_masks_that_leave_out_the_end() -> None:
-    assert alike(masked_places(MIXED, 1000, keep=17).reshape(-1, 12, 10).sum(2)) < 1e-6
 
 
 # What is held out, and bad input.
