@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import study
 from alphita import report
-from alphita.encoder.wordpieces import changed, count_words, fertility, open_wordpiece, words_of
 from alphita.errors import InputError, UsageError
 from alphita.terminology.languages import among
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
+from alphita_lab.encoder.wordpieces import changed, count_words, fertility, open_wordpiece, words_of
 from alphita_lab.evaluation.report.markdown import text
 from alphita_lab.training.text.corpora import documents
 

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from alphita import TermEncoder, artefact
-from alphita.encoder.wordpieces import open_wordpiece
 from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split, hold_out_synonyms
+from alphita_lab.encoder.wordpieces import open_wordpiece
 from tests.cli.command import alphita
 from tests.tiny import SITES, tiny_model
 

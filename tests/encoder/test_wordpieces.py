@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from alphita.encoder.wordpieces import (
+from alphita.errors import UsageError
+from alphita_lab.encoder.wordpieces import (
     changed,
     count_words,
     extended_model,
@@ -27,7 +28,6 @@ from alphita.encoder.wordpieces import (
     why_not,
     words_of,
 )
-from alphita.errors import UsageError
 
 from .conftest import VOCABULARY, write_model
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import tokens_per_word as bench
-from alphita.encoder.wordpieces import open_wordpiece
 from alphita.errors import InputError
 from alphita_lab.encoder import vocabulary
+from alphita_lab.encoder.wordpieces import open_wordpiece
 from tests.tiny import tiny_model, tiny_terminology
 
 

@@ -82,10 +82,9 @@ def extend(spec: ExtendSpec) -> None:
     A new embedding starts as the mean of the old tokens that it replaces.
     """
     machine.set_threads(spec.threads)
-    from alphita.encoder import wordpieces
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
-    from alphita_lab.encoder import vocabulary
+    from alphita_lab.encoder import vocabulary, wordpieces
 
     spec.check()
     like = wordpieces.open_wordpiece(spec.encoder)
@@ -133,7 +132,7 @@ def _of_file(
     file: Path, like: Tokenizer, text_field: str, rejects: Rejects, hidden: frozenset[str] = frozenset()
 ) -> _Texts:
     """Count the words of a file, without the held-out strings in `hidden`."""
-    from alphita.encoder import wordpieces
+    from alphita_lab.encoder import wordpieces
     from alphita_lab.training.text.corpora import documents
     from alphita_lab.training.text.matching import HeldOut
 
@@ -151,8 +150,8 @@ def _of_file(
 
 def _of_languages(terminology: Terminology, tags: list[str], exclude: frozenset[str], like: Tokenizer) -> list[_Texts]:
     """Return the names that may train, by language; of all languages, by tag, if `tags` is empty."""
-    from alphita.encoder import wordpieces
     from alphita.terminology.text import clean_many
+    from alphita_lab.encoder import wordpieces
 
     by_tag: dict[str, list[str]] = {}
     # Language by language: a name that a concept has in two of them counts in both.
@@ -182,7 +181,7 @@ def _together(texts: list[_Texts]) -> Counter[str]:
 
 def _figures(texts: list[_Texts], tokens: list[str], like: Tokenizer) -> list[dict[str, Any]]:
     """Return what the new tokens do to each of the texts."""
-    from alphita.encoder.wordpieces import changed, extended_model, fertility
+    from alphita_lab.encoder.wordpieces import changed, extended_model, fertility
 
     rows = []
     old, new = like.model, extended_model(tokens, like)

@@ -17,8 +17,8 @@ from alphita import artefact, drafts, textio
 from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import resolve, with_weights
-from alphita.encoder.wordpieces import new_ids, open_wordpiece, split, why_not
 from alphita.errors import InputError, UsageError
+from alphita_lab.encoder.wordpieces import new_ids, open_wordpiece, split, why_not
 
 if TYPE_CHECKING:
     import torch

@@ -187,9 +187,9 @@ def extend(
 ) -> dict[str, float]:
     """Train a vocabulary, write the encoder with its new tokens to the phase's folder, and return the figures."""
     from alphita.encoder.encoder import TermEncoder
-    from alphita.encoder.wordpieces import count_words, open_wordpiece
     from alphita.progress import say
     from alphita_lab.encoder import vocabulary
+    from alphita_lab.encoder.wordpieces import count_words, open_wordpiece
     from alphita_lab.training.engine import runs
     from alphita_lab.training.terms.names import TrainingNames
     from alphita_lab.training.text import corpora

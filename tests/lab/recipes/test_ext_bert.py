@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import load_file
 
 from alphita import artefact
-from alphita.encoder import wordpieces
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.wordpieces import open_wordpiece
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
+from alphita_lab.encoder import wordpieces
+from alphita_lab.encoder.wordpieces import open_wordpiece
 from alphita_lab.recipes import ext_bert
 from alphita_lab.training.mentions.injection import inject
 from alphita_lab.training.text import masked_steps, sequences

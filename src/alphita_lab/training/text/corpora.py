@@ -16,11 +16,12 @@ from typing import Any, BinaryIO, cast
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from alphita import drafts, textio
-from alphita.encoder import layout, wordpieces
+from alphita.encoder import layout
 from alphita.encoder.resolve import resolve
 from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.text import whole_characters
+from alphita_lab.encoder import wordpieces
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 PLAIN = (".txt", ".md", "")

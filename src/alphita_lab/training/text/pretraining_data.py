@@ -150,7 +150,7 @@ def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str
 
 def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None:
     """Train a vocabulary on the corpus and on the terminology's names, and write its tokenizer to `file`."""
-    from alphita.encoder.wordpieces import TooSmall, count_words
+    from alphita_lab.encoder.wordpieces import TooSmall, count_words
     from alphita_lab.training.terms.names import TrainingNames
     from alphita_lab.training.text import corpora
     from alphita_lab.training.text.matching import HeldOut

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from alphita.encoder.wordpieces import count_words, fertility, open_wordpiece
 from alphita.errors import InputError, UsageError
 from alphita.terminology.text import clean
+from alphita_lab.encoder.wordpieces import count_words, fertility, open_wordpiece
 from alphita_lab.training.text import corpora
 from alphita_lab.training.text.corpora import Specials, open_tokenizer
 from alphita_lab.training.text.matching import HeldOut
