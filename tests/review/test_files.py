@@ -47,11 +47,6 @@ def test_rows_alike_become_one(tmp_path):
     assert [candidate.concept_id for candidate in found[0].candidates] == ["HP:0000001", "HP:2"]
 
 
-def test_candidates_come_by_rank(tmp_path):
-    path = written(tmp_path, mapping("toe", "HP:2", rank=2), mapping("toe", "HP:1", rank=1))
-    assert [candidate.concept_id for candidate in read(path)[0].candidates] == ["HP:1", "HP:2"]
-
-
 def test_a_row_whose_lines_stand_apart_is_put_together(tmp_path):
     path = written(
         tmp_path,
@@ -147,12 +142,6 @@ def test_context(tmp_path):
     path = written(tmp_path, mapping("toe", mention_code="1", row=2))
     cells = {"code": "1", "text": "toe", "ward": "B", "age": ""}
     assert read(path, context={1: cells | {"ward": "A"}, 2: cells})[0].context == {"ward": "B"}
-
-
-def test_context_of_another_file(tmp_path):
-    path = written(tmp_path, mapping("toe", row=2))
-    with pytest.raises(InputError, match="the mappings speak of row 2, which"):
-        read(path, context={1: {"text": "toe"}})
 
 
 def test_what_a_project_says_of_itself():

@@ -201,22 +201,6 @@ def test_what_is_exported(tmp_path):
         ]
 
 
-COMMENTED = [name for name in registry.names("alphita.mappings.formats") if name != "omop"]
-
-
-@pytest.mark.parametrize("name", COMMENTED)
-def test_a_comment_stays_when_the_next_reviewer_has_none(tmp_path, name):
-    format = registry.load("alphita.mappings.formats", name)
-    with store(tmp_path, [row(1)]) as reviews:
-        say = Say(reviews)
-        say("ann", 1, "accept", comment="left toe only"), say("bob", 1, "accept")
-        path = write(format, header(), exported(reviews), tmp_path / f"out{format.SUFFIXES[0]}")
-    if name == "html":
-        assert "ann: left toe only" in path.read_text()
-    else:
-        assert [one.comment for one in read(format, header(), path)] == ["ann: left toe only"]
-
-
 def test_each_reviewers_comment_is_kept_however_a_row_stands(tmp_path):
     with store(tmp_path, [row(number) for number in range(1, 6)]) as reviews:
         say = Say(reviews)
@@ -240,8 +224,3 @@ def test_a_concepts_name_stays_when_the_next_reviewer_gives_none(tmp_path):
         assert say("bob", 1, "choose", HAND).concept_name == "hand"
         assert exported(reviews)[0].concept_name == "hand"
         assert say("bob", 1, "choose", FOOT).concept_name == f"name of {FOOT}"
-
-
-def test_nothing_is_exported_of_an_empty_project(tmp_path):
-    with store(tmp_path) as reviews:
-        assert exported(reviews) == []

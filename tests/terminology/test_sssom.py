@@ -40,13 +40,6 @@ def test_every_kind_of_row(tmp_path):
     assert (found.source["version"], found.source["licence"]) == ("2026-01-31", "https://example.org/licence")
 
 
-def test_gzip_without_metadata_is_read_and_named_after_its_file(write):
-    text = "object_id\tpredicate_id\tsubject_id\nB:1\tskos:exactMatch\tA:1\n"
-    found = sssom.read(write("own.sssom.tsv.gz", gzip.compress(text.encode())), Rejects(None))
-    assert found.name == "own"
-    assert found.mappings == [Mapping("A:1", "skos:exactMatch", "B:1", False, 1.0)]
-
-
 def test_a_type_in_the_metadata_holds_for_every_row(write, tmp_path):
     head = "# subject_type: rdfs literal\nsubject_id\tsubject_label\tpredicate_id\tobject_id{}\n"
     row = "\tsore toe\tskos:exactMatch\tB:1{}\n"

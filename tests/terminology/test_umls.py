@@ -93,12 +93,6 @@ def test_ids_of_another_shape_take_the_long_way(load, tmp_path, small_umls):
     assert terminology.concept("UMLS:CL-01").name == "Grumbling, knee"
 
 
-def test_a_file_shorter_than_mrfiles_says_is_noticed(load, tmp_path):
-    path = release(tmp_path / "META", MRSTY="".join((SMALL / "MRSTY.RRF").read_text().splitlines(keepends=True)[:4]))
-    _, [reject] = load(umls, path)
-    assert "MRFILES.RRF says 5 rows, the file has 4" in reject[4]
-
-
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_broken_first_row_does_not_tell_the_layout_of_the_others(load, tmp_path, small_umls, bare):
     broken, rows = (FIRST_LINE, CONSO.replace("|\n", "\n")) if bare else (FIRST_LINE.partition("|")[2], CONSO)
