@@ -8,11 +8,6 @@ import pytest
 from alphita.errors import Rejects, UsageError
 from alphita.terminology.loaders import products
 from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES
-
-FOLDER = FIXTURES / "products"
-LONG, WIDE = FOLDER / "products.csv", FOLDER / "wide.tsv"
-WIDE_OPTIONS = {"id_column": "code", "title_column": "name", "attributes": "ingredient, company", "empty": "_"}
 
 
 def triples(terminology: Terminology) -> set[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alphita.terminology import languages, prefixes, store
-from alphita.terminology.languages import among, by_tag, primary, speaks
+from alphita.terminology.languages import among, by_tag, speaks
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import DEFAULT_RULES, RULES, clean, clean_many
@@ -50,12 +50,6 @@ def test_the_fast_way_for_ascii_gives_what_the_rules_give(string):
 def test_clean_many_is_clean_of_each(strings):
     assert clean_many(strings) == [clean(string) for string in strings]
     assert clean_many(strings, list(DEFAULT_RULES)) == clean_many(strings)
-
-
-def test_other_rules():
-    assert clean("Ménière  X", ["strip_accents"]) == "Meniere  X"
-    with pytest.raises(KeyError):
-        clean("a", ["no such rule"])
 
 
 # --- CURIEs ----------------------------------------------------------------------------------------------------------
@@ -127,12 +121,6 @@ def test_unknown_ones(written):
 def test_a_language_stands_for_itself_and_what_is_narrower(tag, language, is_so):
     assert speaks(tag, language) is bool(is_so)
     assert not speaks(None, language)
-
-
-def test_names_codes_and_the_language_itself():
-    assert languages.by_name()["polish"] == "pl"
-    assert languages.by_code()["cze"] == languages.by_code()["ces"] == "cs"
-    assert [primary(tag) for tag in ("en", "en-GB", "EN_gb", "zh-Hant-TW", "")] == ["en", "en", "en", "zh", ""]
 
 
 def test_among():

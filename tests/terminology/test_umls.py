@@ -116,13 +116,6 @@ def test_only_the_terms_must_have_rows(load, tmp_path):
         umls.load([zipped(tmp_path / "cut.zip", parts)], umls.Options(), Rejects(None))
 
 
-def test_a_file_cut_in_the_middle_of_a_row(load, tmp_path):
-    path = release(tmp_path / "META", MRREL=(SMALL / "MRREL.RRF").read_text()[:-30])
-    terminology, [[_, line, _, _, problem]] = load(umls, path)
-    assert (line, "fields, but there must be 16" in problem) == ("8", True)
-    assert terminology.n_relations == 5
-
-
 def test_wrong_releases(tmp_path):
     with pytest.raises(InputError, match="no file MRCONSO"):
         umls.load([SMALL / "MRREL.RRF"], umls.Options(), Rejects(None))
