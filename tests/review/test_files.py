@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from alphita.errors import InputError, Rejects
+from alphita.errors import Rejects
 from alphita.mappings.formats import Header, csv, fhir_r4, fhir_r5, sssom
 from alphita.review import files
 from alphita.review.records import Project
@@ -157,29 +157,17 @@ def test_what_a_project_says_of_itself():
     said = files.header_of(project(), Header(), sssom, ["MINE:1"])
     assert said.prefixes == {"LAB": "urn:alphita:source:LAB:", "MINE": "urn:alphita:terminology:MINE:"}
     assert said.licence == "https://w3id.org/sssom/license/unspecified"
-
-
-def test_what_is_given_goes_before():
-    given = Header(
-        set_id="https://example.org/1",
-        source_vocabulary="OWN",
-        source_system="https://example.org/own/",
-        licence="https://example.org/l",
-        prefixes={"MINE": "https://example.org/mine/"},
-    )
-    said = files.header_of(project(), given, sssom, ["MINE:1"])
-    assert (said.set_id, said.source_vocabulary, said.licence) == (given.set_id, "OWN", given.licence)
-    assert said.prefixes == {"MINE": "https://example.org/mine/", "OWN": "https://example.org/own/"}
-
-
-@pytest.mark.parametrize(
-    ("source", "vocabulary", "system"),
-    [
+    for source, vocabulary, system in (
         ("ICD10CM", "ICD10CM", "http://hl7.org/fhir/sid/icd-10-cm"),
         ("Lab 2", "", "urn:alphita:source:Lab%202"),
         ("urn:oid:1.2", "", "urn:oid:1.2"),
-    ],
-)
-def test_sources(source, vocabulary, system):
-    said = files.header_of(project(source), Header(), fhir_r5)
-    assert (said.source_vocabulary, said.source_system, said.prefixes) == (vocabulary, system, {})
+    ):
+        said = files.header_of(project(source), Header(), fhir_r5)
+        assert (said.source_vocabulary, said.source_system, said.prefixes) == (vocabulary, system, {})
+    # What is given goes before.
+    own = {"source_vocabulary": "OWN", "source_system": "https://example.org/own/", "licence": "https://example.org/l"}
+    given = Header(set_id="https://example.org/1", prefixes={"MINE": "https://example.org/mine/"}, **own)
+    said = files.header_of(project(), given, sssom, ["MINE:1"])
+    assert said.set_id == given.set_id
+    assert {name: getattr(said, name) for name in own} == own
+    assert said.prefixes == {"MINE": "https://example.org/mine/", "OWN": "https://example.org/own/"}

@@ -297,6 +297,3 @@ def test_a_name_that_is_not_its_own_is_refused(normalizer):
             refused = client.get("/health", headers={"Host": host})
             assert refused.status_code == 403, host
             assert code_of(refused) == "wrong_host"
-
-
-CLIENTS, REQUESTS, QUEUE = 50, 6, 40
