@@ -68,20 +68,19 @@ class Readiness(BaseModel):
     assurance: Assurance | None
 
 
-class Announcement:
+class Announcement(failures.Gate):
     """A middleware that announces a request to the batcher, and refuses work once the index was replaced."""
 
     def __init__(self, app: ASGIApp, batcher: Batcher[Any, Any], lifetime: Lifetime) -> None:
-        self.app, self.batcher, self.lifetime = app, batcher, lifetime
+        super().__init__(app)
+        self.batcher, self.lifetime = batcher, lifetime
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in WATCHED and self.lifetime.now() == "replaced":
-            await failures.refuse(scope, receive, send, failures.Refusal(503, "index_replaced", REPLACED))
-            return
-        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in normalizing.ASKED_TOGETHER:
-            await self.app(scope, receive, send)
-            return
-        with self.batcher.announce() as arrival:
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer, unless the index was replaced."""
+        if scope["path"] not in WATCHED and self.lifetime.now() == "replaced":
+            raise failures.Refusal(503, "index_replaced", REPLACED)
+        is_announced = scope["method"] == "POST" and scope["path"] in normalizing.ASKED_TOGETHER
+        with self.batcher.announce() if is_announced else contextlib.nullcontext() as arrival:
             scope.setdefault("state", {})["arrival"] = arrival
             await self.app(scope, receive, send)
 

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita import clock, textio
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.service.failures import Refusal, refuse
+from alphita.service.failures import Gate, Refusal, client_of
 from alphita.service.limits import TOO_MANY, Pause, Rate
 from alphita.service.settings import Settings
 
@@ -165,37 +165,33 @@ class KeyRing:
             self.written = self.path.stat().st_mtime
 
 
-class Authentication:
+class Authentication(Gate):
     """A middleware that lets in who may ask, and notes who it is in the request's state."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = (), ring: KeyRing | None = None
     ) -> None:
-        self.app, self.settings = app, settings
+        super().__init__(app)
+        self.settings = settings
         self._open = {*OPEN, *open_paths}
         self._ring = ring or KeyRing(settings.keys)
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
         self._header = (settings.trust_user_header or "").lower()
         self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer who may ask, and anyone what is open."""
         state = scope.setdefault("state", {})
+        state["reviewer"] = None
         try:
             state["reviewer"] = self.identify(scope)
-        except Refusal as unknown:
-            state["reviewer"] = None
-            refusal = unknown
+        except Refusal:
             if scope["path"] not in self._open or scope["method"] not in ("GET", "HEAD"):
-                if wait := self._wrong.take(str((scope.get("client") or ("",))[0])):
-                    refusal = Refusal(
-                        TOO_MANY, "too_many_requests", "too many requests without a key", retry_after=wait
-                    )
+                if wait := self._wrong.take(client_of(scope)):
                     await self._pause()
-                await refuse(scope, receive, send, refusal)
-                return
+                    problem = "too many requests without a key"
+                    raise Refusal(TOO_MANY, "too_many_requests", problem, retry_after=wait) from None
+                raise
         await self.app(scope, receive, send)
 
     def identify(self, scope: Scope) -> str:
@@ -203,7 +199,7 @@ class Authentication:
         if self.settings.access == "keys":
             return self._by_key(headers.getlist("authorization"))
         if self.settings.access == "header":
-            return self._by_header(headers.getlist(self._header), (scope.get("client") or ("",))[0])
+            return self._by_header(headers.getlist(self._header), client_of(scope))
         return LOCAL
 
     def _by_key(self, given: list[str]) -> str:

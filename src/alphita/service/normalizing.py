@@ -26,7 +26,7 @@ from alphita.review.database import Unknown
 from alphita.service import concepts
 from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, QueueFull, tokens
 from alphita.service.concepts import Finders
-from alphita.service.failures import Refusal, documented
+from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
@@ -258,8 +258,7 @@ def cost(question: Question) -> int:
 
 async def json_only(request: Request) -> None:
     """Refuse a body that does not say that it is JSON: a dependency of what takes one."""
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given != JSON:
+    if media_type(request) != JSON:
         raise Refusal(415, "not_json", "send JSON, with the header Content-Type: application/json")
 
 

@@ -36,7 +36,7 @@ from alphita.review.records import Decision, Kind, Order, ReviewRow, Standing, S
 from alphita.review.store import Conflict, ReviewStore, Unknown
 from alphita.service import keys, review_files
 from alphita.service.concepts import Finders, find_concept
-from alphita.service.failures import Refusal, documented
+from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.normalizing import check_strings, json_only
 from alphita.service.review_files import Job
 from alphita.service.settings import Settings
@@ -392,9 +392,7 @@ def _check_project(row: ReviewRow, name: str) -> None:
 class Remembering(BaseModel):
     """Strings of one source."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"source": "LAB_SYSTEM", "mentions": ["hart attack", "T2DM"]}]}
-    )
+    model_config = _like({"source": "LAB_SYSTEM", "mentions": ["hart attack", "T2DM"]})
 
     source: str = Field(description="where the strings come from, as the projects say it")
     mentions: list[str] = Field(description="the strings; compared after cleaning")
@@ -506,7 +504,6 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
         body: bytes = Depends(_file),
     ) -> dict[str, Any]:
         """Import a file of mappings into a project, which is created if it does not exist."""
-        kind = _kind(request)
         job = Job(
             store=str(store.path),
             index=str(index.path.resolve()),
@@ -515,7 +512,7 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
             source=source,
             column=column,
             blind=blind,
-            format=format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")),
+            format=format_ or ("" if filename else BY_MEDIA_TYPE.get(media_type(request), "csv")),
             filename=filename,
             by=reviewer,
             concepts=concepts.to_json(),
@@ -618,10 +615,6 @@ _said.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 
 
 async def _file(request: Request) -> bytes:
-    if _kind(request) in REFUSED_TYPES:
+    if media_type(request) in REFUSED_TYPES:
         raise Refusal(415, "unsupported_media_type", "send the file itself, as text/csv or application/octet-stream")
     return await request.body()
-
-
-def _kind(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
