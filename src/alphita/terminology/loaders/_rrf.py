@@ -660,13 +660,8 @@ class Reader:
 def _type_of_term() -> pl.Expr:
     """Return the type of a term as Alphita writes it, from SUPPRESS, TTY and SAB."""
     known = pl.col("TTY").replace_strict(TERM_TYPES, default=None, return_dtype=pl.String)
-    return (
-        pl.when(pl.col("SUPPRESS") == "O")
-        .then(pl.lit("obsolete"))
-        .when(known.is_null() & pl.col("SAB").is_in(LAYPERSON_SOURCES))
-        .then(pl.lit("layperson"))
-        .otherwise(known)
-    )
+    layperson = pl.when(pl.col("SAB").is_in(LAYPERSON_SOURCES)).then(pl.lit("layperson"))
+    return pl.when(pl.col("SUPPRESS") == "O").then(pl.lit("obsolete")).otherwise(pl.coalesce(known, layperson))
 
 
 def _best(concept: Int32, score: NDArray[np.int32], atom: pl.Series, n: int) -> NDArray[np.bool_]:
@@ -678,10 +673,7 @@ def _best(concept: Int32, score: NDArray[np.int32], atom: pl.Series, n: int) -> 
 
 
 def _label(kind: str) -> pl.Expr:
-    rel, rela = pl.col("REL"), pl.col("RELA")
-    if kind == "rel":
-        return pl.when(rel == "").then(rela).otherwise(rel)
-    if kind == "rela":
-        return pl.when(rela == "").then(rel).otherwise(rela)
-    only = pl.when(rela == "").then(rel).when(rel == "").then(rela)
-    return only.otherwise(pl.concat_str(rel, rela, separator=":"))
+    rel, rela = (pl.col(name).replace("", None) for name in ("REL", "RELA"))
+    if kind == "both":
+        return pl.concat_str(rel, rela, separator=":", ignore_nulls=True)
+    return pl.coalesce((rel, rela) if kind == "rel" else (rela, rel))

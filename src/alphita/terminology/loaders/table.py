@@ -133,13 +133,13 @@ def _parts(cells: pl.Series) -> pl.DataFrame:
 
 
 TRUE = frozenset({"1", "true", "t", "yes", "y"})
-FALSE = frozenset({"", "0", "false", "f", "no", "n"})
-# In lower case, by the option that names the column.
-ALLOWED: dict[str, frozenset[str]] = {
-    "scope_column": frozenset({"", *model.SCOPES}),
-    "status_column": frozenset({"", *model.STATUSES}),
-    "preferred_column": TRUE | FALSE,
-    "retired_column": TRUE | FALSE,
+_BOOLEAN = TRUE | {"", "0", "false", "f", "no", "n"}, "must be 1/0, true/false or yes/no"
+# By the option that names the column: what may stand there, in lower case, and what else there is said of.
+ALLOWED: dict[str, tuple[frozenset[str], str]] = {
+    "scope_column": (frozenset({"", *model.SCOPES}), f"must be one of {list(model.SCOPES)}"),
+    "status_column": (frozenset({"", *model.STATUSES}), f"must be one of {list(model.STATUSES)}"),
+    "preferred_column": _BOOLEAN,
+    "retired_column": _BOOLEAN,
 }
 
 
@@ -149,23 +149,16 @@ def _limit(field: str) -> int:
 
 def _checks(cells: pl.DataFrame, tags: Mapping[str, str]) -> list[Check]:
     """Return the checks of a row of terms; the problem of a cell that is too long is ""."""
-    unknown = [tag for tag, known in tags.items() if tag and not known]
-    boolean = "must be 1/0, true/false or yes/no"
-    allowed = {
-        "scope_column": f"must be one of {list(model.SCOPES)}",
-        "status_column": f"must be one of {list(model.STATUSES)}",
-        "language_column": languages.UNKNOWN,
-        "preferred_column": boolean,
-        "retired_column": boolean,
-    }
-    checks: list[Check] = []
-    for field, problem in allowed.items():
-        if field in cells.columns:
-            is_bad = ~pl.col(field).str.to_lowercase().is_in(list(ALLOWED.get(field, ())))
-            checks.append((field, pl.col(field).is_in(unknown) if field == "language_column" else is_bad, problem))
+    checks: list[Check] = [
+        (field, ~pl.col(field).str.to_lowercase().is_in(list(words)), problem)
+        for field, (words, problem) in ALLOWED.items()
+        if field in cells.columns
+    ]
+    if unknown := [tag for tag, known in tags.items() if tag and not known]:
+        checks.append(_columns.none_of("language_column", unknown, languages.UNKNOWN))
     checks.append(("term_column", pl.col("term_column") == "", "an empty term"))
     for field in cells.columns:
-        if field not in allowed and field != "line":
+        if field not in (*ALLOWED, "language_column", "line"):
             limit, cell = _limit(field), pl.col(field)
             checks.append((field, (cell.str.len_bytes() > limit) & (cell.str.len_chars() > limit), ""))
     return checks
@@ -277,7 +270,7 @@ class _Columns:
             own = re.sub(r"\W+", "_", stem).strip("_").upper()
             settings["prefix"] = _system(columns["id_column"]) or own or "LOCAL"
         for field in ALLOWED:
-            if first.get(field) and not ALLOWED[field] & {cell.lower() for cell in first[field]}:
+            if first.get(field) and not ALLOWED[field][0] & {cell.lower() for cell in first[field]}:
                 settings[field] = ""
         tags = first.get("language_column", set())
         if tags and not any(map(languages.normalize, tags)):
