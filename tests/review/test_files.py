@@ -32,9 +32,10 @@ def written(path, *lines):
 def test_rows_alike_become_one(tmp_path):
     path = written(
         tmp_path,
-        mapping("toe", mention_code="1", frequency=3),
+        # The lines of a row may stand apart.
         mapping("toe", "HP:2", mention_code="1", rank=2),
         mapping("toe", mention_code="2", row=2),
+        mapping("toe", mention_code="1", frequency=3),
         mapping("toe", mention_code="1", row=3, frequency=None),
         mapping("Toe", None, mention_code="1", row=4, frequency=0),
     )
@@ -45,22 +46,6 @@ def test_rows_alike_become_one(tmp_path):
         (4, "1", "Toe", 0),
     ]
     assert [candidate.concept_id for candidate in found[0].candidates] == ["HP:0000001", "HP:2"]
-
-
-def test_a_row_whose_lines_stand_apart_is_put_together(tmp_path):
-    path = written(
-        tmp_path,
-        mapping("toe", "HP:2", row=5, rank=2),
-        mapping("foot", "HP:3", row=2),
-        mapping("toe", "HP:1", row=5, rank=1, frequency=7),
-    )
-    toe, foot = read(path)
-    assert ([candidate.concept_id for candidate in toe.candidates], toe.frequency, toe.number) == (
-        ["HP:1", "HP:2"],
-        7,
-        5,
-    )
-    assert [candidate.concept_id for candidate in foot.candidates] == ["HP:3"]
 
 
 def test_the_groups_of_a_concept_map_are_one_row(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import model, store, text
+from alphita.terminology import store, text
 from alphita.terminology.describe import describe
 from alphita.terminology.loaders import obo, table
 from alphita.terminology.model import Tables
@@ -119,18 +119,8 @@ def test_resolve(terminology):
         terminology.concept(4)
 
 
-def test_integer_references_are_rows_of_the_concepts_table(tmp_path, terminology):
-    place = {"T:c": 0, "T:a": 1, "T:d": 2, "T:b": 3}
+def test_rows_that_there_are_not_are_refused(tmp_path):
     given = tables()
-    given.relations = given.relations.with_columns(
-        pl.col("head", "tail").replace_strict(place, return_dtype=pl.Int32),
-        pl.col("relation", "source").cast(pl.Categorical),
-    )
-    given.terms = given.terms.with_columns(
-        pl.col("concept").replace_strict(place, return_dtype=pl.UInt32), pl.col("language").cast(pl.Categorical)
-    )
-    store.save(given, tmp_path / "coded.terminology")
-    assert store.load_terminology(tmp_path / "coded.terminology").content_hash == terminology.content_hash
     given.relations = pl.DataFrame({"head": [0, 9], "relation": ["r", "r"], "tail": [-1, 1], "source": ["T", "T"]})
     rejects = Rejects(None)
     store.save(given, tmp_path / "dangling.terminology", rejects=rejects)
@@ -280,17 +270,6 @@ def test_read_back_and_saved_again_it_is_the_same(load, write, tmp_path, files):
         assert again.manifest[key] == terminology.manifest[key]
     assert again.manifest["files"] == terminology.manifest["files"]
     assert again.content_hash == terminology.content_hash
-
-
-def test_every_table_has_the_columns_of_the_model(small):
-    tables = tables_of(small)
-    for name in model.SCHEMAS:
-        frame = getattr(tables, name)
-        assert set(frame.columns) == set(model.SCHEMAS[name]), name
-        for column in set(model.REFERENCES) & set(frame.columns):
-            assert frame.schema[column].is_integer()
-    assert tables.concepts["id"].to_list() == small.concept_ids.to_pylist()
-    assert tables.parent_relations == ("is_a",)
 
 
 def test_rows_are_added(small, tmp_path):
