@@ -55,26 +55,26 @@ def load(path: Path) -> list[Key]:
         # Without the value, which might be a key itself.
         raise InputError(f"the keys: {error.problem}", file=path, line=error.line, remedy=remedy) from None
     keys: dict[str, Key] = {}
+
+    def wrong(problem: str, field: str | None = None, **more: str | None) -> InputError:
+        return InputError(problem, file=path, line=number, field=field, **{"remedy": remedy} | more)
+
     for number, line in lines:
         if line.startswith("#"):
             continue
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) not in (2, 3):
-            raise InputError(f"{len(cells)} cells", file=path, line=number, remedy=remedy)
+            raise wrong(f"{len(cells)} cells")
         name, digest = check_name(cells[0], path, number), cells[1].lower()
         # Not shown: it might be the key itself, put there by mistake.
         if not _HASH.fullmatch(digest):
-            raise InputError(
-                "not a SHA-256 of 64 hexadecimal digits", file=path, line=number, field="sha256", remedy=remedy
-            )
+            raise wrong("not a SHA-256 of 64 hexadecimal digits", "sha256")
         if digest in keys:
-            raise InputError("the same key is there twice", file=path, line=number, field="sha256")
+            raise wrong("the same key is there twice", "sha256", remedy=None)
         try:
             last_day = date.fromisoformat(cells[2]) if len(cells) == 3 and cells[2] else None
         except ValueError:
-            raise InputError(
-                "not a date", file=path, line=number, field="last day", value=cells[2], remedy="write it as 2030-12-31"
-            ) from None
+            raise wrong("not a date", "last day", value=cells[2], remedy="write it as 2030-12-31") from None
         keys[digest] = Key(name, digest, last_day)
     if not keys:
         raise InputError("holds no key", file=path, remedy=remedy)

@@ -50,6 +50,7 @@ Comment = Annotated[str, Field(max_length=10_000)]
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 ConceptId = Annotated[str, Field(min_length=1, max_length=1_000)]
 ANSWER = ("concept_id", "concept_name", "matched_term", "similarity", "confidence", "decision", "relation")
+ROW = ("id", "number", "code", "mention", "frequency", "context", "risk")
 CONCEPTS_KEPT = 10_000
 
 
@@ -112,15 +113,8 @@ def standing_json(standing: Standing, reviewer: str) -> dict[str, Any]:
     row = standing.row
     mine = next((decision for decision in standing.decisions if decision.reviewer == reviewer), None)
     answer = row.candidates[0] if row.candidates else None
-    return {
-        "id": row.id,
-        "number": row.number,
-        "code": row.code,
-        "mention": row.mention,
-        "frequency": row.frequency,
-        "context": row.context,
+    return {name: getattr(row, name) for name in ROW} | {
         "types": list(row.types),
-        "risk": row.risk,
         "state": standing.state,
         "settled": standing.settled,
         "concept_id": standing.concept_id,
@@ -367,12 +361,8 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
         done = store.bulk(
             name, reviewer, asked.uid, threshold=asked.threshold, types=asked.types, preview=asked.preview
         )
-        return {
-            "rows": done.rows,
-            "occurrences": done.occurrences,
-            "expected_wrong": done.expected_wrong,
-            "applied": not asked.preview,
-        }
+        told = {name: getattr(done, name) for name in ("rows", "occurrences", "expected_wrong")}
+        return told | {"applied": not asked.preview}
 
     @routes.post(
         "/projects/{name}/rows/{row}/adjudicate",

@@ -21,7 +21,6 @@ import polars as pl
 from pydantic import Field
 
 from alphita import progress, textio
-from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError, shorten
 from alphita.terminology import languages, model, prefixes
 from alphita.terminology.languages import Language
@@ -99,10 +98,7 @@ class Ids:
 
 def normalized(cells: pl.Series) -> pl.Series:
     """Return `prefixes.normalize` of each cell."""
-    parts = _parts(cells)
-    known = {prefix: prefixes.canonical(prefix) for prefix in parts["prefix"].unique().drop_nulls()}
-    prefix = pl.col("prefix").replace_strict(known, default=None, return_dtype=pl.String)
-    curies = parts.select(curie=pl.when("plain").then(pl.concat_str(prefix, pl.lit(":"), "local")))["curie"]
+    curies = Ids("").of_all(cells)["id"]
     if not curies.has_nulls():
         return curies
     return pl.Series(
@@ -341,7 +337,7 @@ _FEW = pl.Categorical()
 OBSOLETE = "obsolete "
 
 
-class Options(Config):
+class Options(_tables.Format):
     """Options of the table loader: how columns are called, and what holds where there is none."""
 
     id_column: str = Field("id", description="concept id: a CURIE, or a bare code (then give `prefix`)")
@@ -365,10 +361,6 @@ class Options(Config):
     prefix: str = Field("", pattern="^[^:]*$", description="prefix for your own codes, whatever they look like: LOCAL")
     language: Language = Field("en", description="BCP-47 tag if there is no language column, or the cell is empty")
     relation: str = Field("related_to", description="label if there is no relation column, or the cell is empty")
-    delimiter: str = _tables.DELIMITER
-    quote: str = _tables.QUOTE
-    encoding: str = _tables.ENCODING
-    sheet: str = _tables.SHEET
 
 
 RELATION_COLUMNS = ("head_column", "relation_column", "tail_column")
@@ -383,7 +375,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read term and relation tables."""
     reader = _Reader(options, rejects)
-    files = _tables.chosen(paths, reader.format, reader.dropped)
+    files = _tables.chosen(paths, options, reader.dropped)
     sources = [reader.read(file) for file in files]
     if not reader.has_concepts:
         raise InputError("no usable row of terms in these files", file=paths[0] if paths else None)
@@ -403,11 +395,10 @@ class _Reader:
         self.frames: dict[str, list[pl.DataFrame]] = {name: [] for name in KEYS}
         self.dropped: Counter[str] = Counter()
         self.has_concepts = False
-        self.format = _tables.Format.of(options)
 
     def read(self, member: Member) -> dict[str, Any]:
         self.file = member.place
-        table = _tables.opened(member, self.format, self.rejects)
+        table = _tables.opened(member, self.options, self.rejects)
         fields = self._fields(table.names)
         is_relations = "head_column" in fields and "term_column" not in fields
         for name in (table.names[place] for place in fields.values()):
