@@ -24,7 +24,7 @@ from alphita.errors import InputError, UsageError
 from alphita.mappings import record
 from alphita.review.records import FINAL, Decision, Project, Rebase, ReviewRow, Standing
 from alphita.terminology import prefixes
-from alphita.terminology.changes import changed_prefixes, facts, under
+from alphita.terminology.changes import JOINT, changed_prefixes, facts, under
 from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD, Concept, Terminology
 from alphita.terminology.text import clean
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from alphita.review.store import ReviewStore
 
 FOLLOWS, REOPENED = "follows", "reopened"
-JOINT = " | "
 # reason -> what it means.
 REASONS = {
     "replaced": "the concept is retired; one other replaces it",
