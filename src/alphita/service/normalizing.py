@@ -25,7 +25,7 @@ from alphita.mappings.record import Decision, Method
 from alphita.review.database import Unknown
 from alphita.service import concepts
 from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, QueueFull, tokens
-from alphita.service.concepts import Finders
+from alphita.service.concepts import Finders, FoundConcept
 from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
@@ -100,15 +100,6 @@ class Vectors(BaseModel):
 
     vectors: list[list[float]]
     model: str = Field(description="content hash of the encoder")
-
-
-class FoundConcept(BaseModel):
-    """A concept found by a search."""
-
-    id: str = Field(examples=["HP:0001250"])
-    name: str = Field(examples=["Seizure"])
-    matched_term: str = Field(description="the term that was found", examples=["Epileptic seizure"])
-    similarity: float | None = Field(description="0 to 1, by letters", examples=[0.71])
 
 
 class FoundConcepts(BaseModel):
