@@ -183,7 +183,7 @@ class Finder:
         )
 
     def _beginning(self, cleaned: str, most: int) -> NDArray[np.int64]:
-        """Return the rows of the shortest strings that begin so, shortest first, itself left out."""
+        """Return the rows of the shortest strings that begin so, shortest first."""
         start = cleaned.encode("utf-8", "surrogatepass")
         strings = self.index.strings
 
@@ -197,7 +197,6 @@ class Finder:
         rows = np.arange(first, last)
         if self._terms is not None:
             rows = rows[self.index.allowed[rows]]
-        rows = rows[self._lengths[rows] > len(start)]
         lengths = self._lengths[rows]
         if len(rows) > most:
             nearest = np.argpartition(lengths, most)[:most]
