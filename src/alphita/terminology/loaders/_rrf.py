@@ -653,7 +653,7 @@ class Reader:
             sources=sources,
             parent_relations=self.parent_labels,
             dropped=dict(self.sieve.dropped),
-            **side,
+            **side,  # type: ignore[arg-type]
         )
 
 

@@ -138,13 +138,14 @@ class _Reader:
         self.active = concepts["active"].to_numpy()
         descriptions = self._descriptions()
         tables = Tables(
-            concepts=concepts.select(_curie("id").alias("id"), source=pl.lit(SOURCE), retired=~pl.col("active")),
+            concepts=concepts.select(_curie("id").alias("id"), retired=~pl.col("active")),
             terms=pl.DataFrame(),
+            source=SOURCE,
         )
         tables.terms = self._terms(descriptions)
         tables.semantic_types = self._semantic_types(descriptions)
         definitions = self._in_languages(descriptions.filter(pl.col("typeId") == DEFINITION))
-        tables.definitions = definitions.select("concept", text="term", language="languageCode", source=pl.lit(SOURCE))
+        tables.definitions = definitions.select("concept", text="term", language="languageCode")
         labels = self._labels(descriptions)
         tables.relations = self._relations(labels)
         tables.properties = self._concrete_values(labels)
@@ -261,7 +262,6 @@ class _Reader:
             "string",
             "language",
             preferred=pl.col("rank").is_not_null(),
-            source=pl.lit(SOURCE),
             code=codes,
             term_type=pl.when("only_name").then(pl.lit("FSN")).otherwise(pl.lit("SYN")),
         )
@@ -295,7 +295,7 @@ class _Reader:
         names = self.sieve.drop(names, pl.col("tag").is_null(), "names without a tag: no semantic type")
         names = names.filter(pl.col("tag") != "")
         names = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
-        return names.sort("concept").select("concept", semantic_type="tag", source=pl.lit(SOURCE))
+        return names.sort("concept").select("concept", semantic_type="tag")
 
     def _labels(self, descriptions: pl.DataFrame) -> dict[int, str]:
         """Return attribute concepts' names: 363698007 -> "finding_site"; those of the same name keep their id."""
@@ -319,10 +319,7 @@ class _Reader:
         relationships = self._live("Relationship")
         relationships = self._at_concepts(relationships, "Relationship", "sourceId", "destinationId")
         return relationships.select(
-            head="sourceId",
-            relation=_label("typeId", labels, relationships),
-            tail="destinationId",
-            source=pl.lit(SOURCE).cast(pl.Categorical),
+            head="sourceId", relation=_label("typeId", labels, relationships), tail="destinationId"
         )
 
     def _concrete_values(self, labels: dict[int, str]) -> pl.DataFrame:
@@ -337,7 +334,6 @@ class _Reader:
             concept="sourceId",
             name=_label("typeId", labels, values),
             value=text.otherwise(pl.col("value").str.strip_prefix("#")),
-            source=pl.lit(SOURCE),
         )
 
     def _live(self, kind: str) -> pl.DataFrame:
@@ -358,14 +354,14 @@ class _Reader:
         associations = self._at_concepts(associations, kind, "referencedComponentId", "targetComponentId")
         associations = associations.rename({"referencedComponentId": "concept"})
         associations = associations.unique(["concept", "refsetId", "targetComponentId"], maintain_order=True)
-        xrefs = associations.select("concept", "object", predicate=_curie("refsetId"), source=pl.lit(SOURCE))
+        xrefs = associations.select("concept", "object", predicate=_curie("refsetId"))
         retired = pl.Series(~self.active[associations["concept"].to_numpy()])
         known = pl.col("refsetId").is_in([*REPLACING, *TO_REVIEW])
         associations = associations.filter(retired & associations.select(known.alias("known"))["known"])
         replacing = pl.col("refsetId").is_in(REPLACING)
         n_targets = pl.col("targetComponentId").filter(replacing).n_unique().over("concept")
         replacements = model.successors(associations, replacing & (n_targets == 1))
-        return replacements.with_columns(source=pl.lit(SOURCE)), xrefs
+        return replacements, xrefs
 
 
 def _curie(column: str) -> pl.Expr:
