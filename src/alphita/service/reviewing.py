@@ -273,18 +273,8 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
             for disagreement in store.disagreements(name, reviewer=reviewer)
         }
         found = store.disagreements(name, reviewer=reviewer)
-        return {
-            "total": len(found),
-            "rows": [
-                standing_json(one, reviewer)
-                | {
-                    "decisions": [decision_json(decision) for decision in one.decisions],
-                    "candidates": [asdict(candidate) for candidate in one.row.candidates],
-                    "newest": last.id if (last := newest.get(one.row.id)) else 0,
-                }
-                for one in found
-            ],
-        }
+        details = [detail_json(one, reviewer, newest.get(one.row.id), lambda _: {}) for one in found]
+        return {"total": len(found), "rows": details}
 
 
 class _Chosen:
