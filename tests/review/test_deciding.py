@@ -23,39 +23,16 @@ def reviews(tmp_path):
 def test_what_was_known_is_filled_in(reviews):
     sent = Decision("u", "codes", 1, "ann", "accept", TOE, comment="sûr <b>")
     stored = reviews.decide(sent)
-    assert stored == replace(
-        sent,
-        id=1,
-        at=stored.at,
-        relation="exact",
-        confidence=0.25,
-        shown=(TOE, FOOT),
-        terminology="t1",
-        release="2026-01",
-        model="m1",
-        concept_name=f"name of {TOE}",
-    )
+    known = {"confidence": 0.25, "shown": (TOE, FOOT), "terminology": "t1", "release": "2026-01", "model": "m1"}
+    assert stored == replace(sent, id=1, at=stored.at, relation="exact", concept_name=f"name of {TOE}", **known)
     assert abs(datetime.fromisoformat(stored.at) - datetime.now(UTC)) < timedelta(minutes=1)
     assert list(reviews.history("codes")) == [stored]
     assert reviews.newest(1) == stored
 
 
 def test_what_is_said_is_kept(reviews):
-    sent = Decision(
-        "u",
-        "codes",
-        1,
-        "ann",
-        "choose",
-        HAND,
-        "narrow",
-        confidence=0.5,
-        shown=(HAND,),
-        terminology="t0",
-        release="r0",
-        model="m0",
-        concept_name="hand",
-    )
+    known = {"confidence": 0.5, "shown": (HAND,), "terminology": "t0", "release": "r0", "model": "m0"}
+    sent = Decision("u", "codes", 1, "ann", "choose", HAND, "narrow", concept_name="hand", **known)
     stored = reviews.decide(sent)
     assert stored == replace(sent, id=1, at=stored.at)
     assert next(reviews.history("codes")) == stored
@@ -177,38 +154,30 @@ def test_the_uid_of_an_undo_or_of_a_bulk_action_is_no_decisions(reviews):
 
 def test_two_connections_and_many_threads(reviews):
     """Eight threads on two stores of one file decide at once: all is kept, in one order, and what follows fits."""
-    n_threads, n_each = 8, 15
     failures = []
     with ReviewStore.open(reviews.path, timeout=60) as second:
         reviews._connections.timeout = 60
 
         def work(number: int) -> None:
-            chosen = (reviews, second)[number % 2]
+            # Threads 2k and 2k + 1 send the same, through either store: it is kept once.
+            chosen, who = (reviews, second)[number % 2], f"r{number // 2}"
             try:
-                for turn in range(n_each):
-                    row = turn % 3 + 1
-                    sent = Decision(
-                        f"{number // 2} {turn}", "codes", row, f"r{number // 2}", "choose", (FOOT, HAND)[turn % 2]
-                    )
-                    # Threads 2k and 2k + 1 send the same, through either store: it is kept once.
-                    stored = chosen.decide(sent)
-                    assert stored in list(chosen.history("codes", row=row, reviewer=f"r{number // 2}"))
-                    chosen.queue("codes", reviewer=f"r{number // 2}")
+                for turn in range(15):
+                    concept = (FOOT, HAND)[turn % 2]
+                    stored = chosen.decide(Decision(f"{who} {turn}", "codes", turn % 3 + 1, who, "choose", concept))
+                    assert stored in list(chosen.history("codes", row=turn % 3 + 1, reviewer=who))
+                    chosen.queue("codes", reviewer=who)
             except BaseException as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(n_threads)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for do in (threading.Thread.start, threading.Thread.join):
+            list(map(do, threads))
         assert failures == []
         history = list(reviews.history("codes"))
         assert list(second.history("codes")) == history
-        assert sorted(decision.uid for decision in history) == sorted(
-            f"{k} {t}" for k in range(n_threads // 2) for t in range(n_each)
-        )
-        assert [decision.id for decision in history] == list(range(1, len(history) + 1))
+        assert {decision.uid for decision in history} == {f"r{k} {turn}" for k in range(4) for turn in range(15)}
+        assert [decision.id for decision in history] == list(range(1, 61))
         for row in (1, 2, 3):
             last = {decision.reviewer: decision for decision in history if decision.row == row}
             assert set(reviews.standing(row).decisions) == set(last.values())

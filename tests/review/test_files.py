@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from alphita.errors import InputError, Rejects
+from alphita.errors import Rejects
 from alphita.mappings.formats import Header, csv, fhir_r4, fhir_r5, sssom
 from alphita.review import files
 from alphita.review.records import Project
@@ -32,9 +32,10 @@ def written(path, *lines):
 def test_rows_alike_become_one(tmp_path):
     path = written(
         tmp_path,
-        mapping("toe", mention_code="1", frequency=3),
+        # The lines of a row may stand apart.
         mapping("toe", "HP:2", mention_code="1", rank=2),
         mapping("toe", mention_code="2", row=2),
+        mapping("toe", mention_code="1", frequency=3),
         mapping("toe", mention_code="1", row=3, frequency=None),
         mapping("Toe", None, mention_code="1", row=4, frequency=0),
     )
@@ -45,27 +46,6 @@ def test_rows_alike_become_one(tmp_path):
         (4, "1", "Toe", 0),
     ]
     assert [candidate.concept_id for candidate in found[0].candidates] == ["HP:0000001", "HP:2"]
-
-
-def test_candidates_come_by_rank(tmp_path):
-    path = written(tmp_path, mapping("toe", "HP:2", rank=2), mapping("toe", "HP:1", rank=1))
-    assert [candidate.concept_id for candidate in read(path)[0].candidates] == ["HP:1", "HP:2"]
-
-
-def test_a_row_whose_lines_stand_apart_is_put_together(tmp_path):
-    path = written(
-        tmp_path,
-        mapping("toe", "HP:2", row=5, rank=2),
-        mapping("foot", "HP:3", row=2),
-        mapping("toe", "HP:1", row=5, rank=1, frequency=7),
-    )
-    toe, foot = read(path)
-    assert ([candidate.concept_id for candidate in toe.candidates], toe.frequency, toe.number) == (
-        ["HP:1", "HP:2"],
-        7,
-        5,
-    )
-    assert [candidate.concept_id for candidate in foot.candidates] == ["HP:3"]
 
 
 def test_the_groups_of_a_concept_map_are_one_row(tmp_path):
@@ -149,12 +129,6 @@ def test_context(tmp_path):
     assert read(path, context={1: cells | {"ward": "A"}, 2: cells})[0].context == {"ward": "B"}
 
 
-def test_context_of_another_file(tmp_path):
-    path = written(tmp_path, mapping("toe", row=2))
-    with pytest.raises(InputError, match="the mappings speak of row 2, which"):
-        read(path, context={1: {"text": "toe"}})
-
-
 def test_what_a_project_says_of_itself():
     said = files.header_of(project(), Header(), fhir_r5, ["MINE:1", "HP:1", "plain"])
     assert (said.set_id, said.source_vocabulary, said.source_system) == (
@@ -168,29 +142,17 @@ def test_what_a_project_says_of_itself():
     said = files.header_of(project(), Header(), sssom, ["MINE:1"])
     assert said.prefixes == {"LAB": "urn:alphita:source:LAB:", "MINE": "urn:alphita:terminology:MINE:"}
     assert said.licence == "https://w3id.org/sssom/license/unspecified"
-
-
-def test_what_is_given_goes_before():
-    given = Header(
-        set_id="https://example.org/1",
-        source_vocabulary="OWN",
-        source_system="https://example.org/own/",
-        licence="https://example.org/l",
-        prefixes={"MINE": "https://example.org/mine/"},
-    )
-    said = files.header_of(project(), given, sssom, ["MINE:1"])
-    assert (said.set_id, said.source_vocabulary, said.licence) == (given.set_id, "OWN", given.licence)
-    assert said.prefixes == {"MINE": "https://example.org/mine/", "OWN": "https://example.org/own/"}
-
-
-@pytest.mark.parametrize(
-    ("source", "vocabulary", "system"),
-    [
+    for source, vocabulary, system in (
         ("ICD10CM", "ICD10CM", "http://hl7.org/fhir/sid/icd-10-cm"),
         ("Lab 2", "", "urn:alphita:source:Lab%202"),
         ("urn:oid:1.2", "", "urn:oid:1.2"),
-    ],
-)
-def test_sources(source, vocabulary, system):
-    said = files.header_of(project(source), Header(), fhir_r5)
-    assert (said.source_vocabulary, said.source_system, said.prefixes) == (vocabulary, system, {})
+    ):
+        said = files.header_of(project(source), Header(), fhir_r5)
+        assert (said.source_vocabulary, said.source_system, said.prefixes) == (vocabulary, system, {})
+    # What is given goes before.
+    own = {"source_vocabulary": "OWN", "source_system": "https://example.org/own/", "licence": "https://example.org/l"}
+    given = Header(set_id="https://example.org/1", prefixes={"MINE": "https://example.org/mine/"}, **own)
+    said = files.header_of(project(), given, sssom, ["MINE:1"])
+    assert said.set_id == given.set_id
+    assert {name: getattr(said, name) for name in own} == own
+    assert said.prefixes == {"MINE": "https://example.org/mine/", "OWN": "https://example.org/own/"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 import pytest
 
@@ -37,18 +38,8 @@ def hours_ahead(hours):
 
 
 def told(reviews):
-    return [
-        (
-            decision.row,
-            decision.reviewer,
-            decision.kind,
-            decision.concept_id,
-            decision.relation,
-            decision.comment,
-            decision.at,
-        )
-        for decision in reviews.history("codes")
-    ]
+    names = attrgetter("row", "reviewer", "kind", "concept_id", "relation", "comment", "at")
+    return [names(decision) for decision in reviews.history("codes")]
 
 
 def test_a_usagi_file_keeps_its_approvals(tmp_path):
@@ -60,13 +51,7 @@ def test_a_usagi_file_keeps_its_approvals(tmp_path):
     with store(tmp_path) as reviews:
         assert reviews.add_rows("codes", rows) == Added(3, 0, decided=2)
         first, second = reviews.history("codes")
-        assert (first.reviewer, first.kind, first.concept_id, first.at, first.comment) == (
-            "ann",
-            "accept",
-            "OMOP:4329847",
-            AT,
-            "seen",
-        )
+        assert told(reviews)[0] == (1, "ann", "accept", "OMOP:4329847", "exact", "seen", AT)
         assert (second.reviewer, second.relation) == ("bob", "broad")
         assert first.uid.startswith("import:")
         assert first.uid.endswith(":lab.usagi.csv")

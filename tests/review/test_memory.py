@@ -7,12 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from alphita import registry
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import csv, jsonl, sssom
 from alphita.review import rows
 from alphita.review.store import ReviewStore, Unknown
-from tests.mappings.sample import header, read, write
+from tests.mappings.sample import header, write
 from tests.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
 
 
@@ -26,34 +25,6 @@ def test_equal_after_cleaning(tmp_path):
         assert reviews.remembered("LAB", iter(["sore toe"])) == {"sore toe": said}
         assert reviews.remembered("RIS", asked) == {}
         assert reviews.remembered("LAB", []) == {}
-
-
-def test_the_newest_counts_and_a_project_can_be_asked_alone(tmp_path):
-    rows = [row(1, mention="toe"), row(2, mention="Toe")]
-    with store(tmp_path, rows) as reviews:
-        reviews.add_project(project("later")), reviews.add_project(project("ris", source="RIS"))
-        reviews.add_rows("later", rows), reviews.add_rows("ris", rows)
-        say, later = Say(reviews), Say(reviews, "later")
-        first = say("ann", 2, "choose", FOOT)
-        second = later("ann", 3, "choose", HAND)
-        third = Say(reviews, "ris")("ann", 5, "nil")
-        assert reviews.remembered("LAB", ["TOE"]) == {"TOE": second}
-        assert reviews.remembered("LAB", ["TOE"], project="codes") == {"TOE": first}
-        assert reviews.remembered("RIS", ["TOE"]) == {"TOE": third}
-        assert reviews.remembered("RIS", ["TOE"], project="codes") == {}
-        fourth = say("ann", 1, "nil")
-        assert reviews.remembered("LAB", ["TOE"]) == {"TOE": fourth}
-
-
-def test_the_newest_counts_though_the_clock_was_set_back(tmp_path, monkeypatch):
-    clock = iter(datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (60, -60))
-    with store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]) as reviews:
-        say = Say(reviews)
-        monkeypatch.setattr(rows, "_latest", "")  # so that it is put back
-        monkeypatch.setattr(rows, "clock", SimpleNamespace(now=lambda: next(clock)))
-        first, second = say("ann", 1, "accept"), say("ann", 2, "nil")
-        assert first.at == second.at
-        assert reviews.remembered("LAB", ["sore toe"]) == {"sore toe": second}
 
 
 def test_the_newest_counts_though_the_clock_was_set_back_between_two_programs(tmp_path, monkeypatch):
@@ -84,6 +55,7 @@ def test_all_that_is_settled(tmp_path):
         assert reviews.settled() == {"toe": third}
         assert reviews.settled(source="LAB") == {"toe": second}
         assert reviews.settled(source="LAB", project="codes") == reviews.settled(project="codes") == {"toe": first}
+        assert [reviews.remembered("LAB", ["TOE"], project=one) for one in ("codes", "ris")] == [{"TOE": first}, {}]
         reviews.forget(reviewer="bob", by="ann")
         assert reviews.settled(source="LAB") == {"toe": first}
         for unknown in ({"source": "LAP"}, {"project": "code"}):
@@ -153,17 +125,8 @@ def test_what_is_exported(tmp_path):
         say("ann", 9, "accept"), say("bob", 9, "reject"), say("cy", 9, "adjudicate", HAND)
         say("ann", 10, "nil"), say("ann", 11, "reject")
         found = exported(reviews)
-        columns = (
-            "row",
-            "status",
-            "concept_id",
-            "concept_name",
-            "relation",
-            "reviewer",
-            "comment",
-            "confidence",
-            "method",
-        )
+        columns = ("row", "status", "concept_id", "concept_name", "relation")
+        columns += ("reviewer", "comment", "confidence", "method")
         assert [tuple(getattr(one, name) for name in columns) for one in found] == [
             (1, "approved", TOE, f"name of {TOE}", "narrow", "ann", "fits", 0.5, "nearest"),
             (2, "approved", FOOT, f"name of {FOOT}", "exact", "ann", None, None, "nearest"),
@@ -201,22 +164,6 @@ def test_what_is_exported(tmp_path):
         ]
 
 
-COMMENTED = [name for name in registry.names("alphita.mappings.formats") if name != "omop"]
-
-
-@pytest.mark.parametrize("name", COMMENTED)
-def test_a_comment_stays_when_the_next_reviewer_has_none(tmp_path, name):
-    format = registry.load("alphita.mappings.formats", name)
-    with store(tmp_path, [row(1)]) as reviews:
-        say = Say(reviews)
-        say("ann", 1, "accept", comment="left toe only"), say("bob", 1, "accept")
-        path = write(format, header(), exported(reviews), tmp_path / f"out{format.SUFFIXES[0]}")
-    if name == "html":
-        assert "ann: left toe only" in path.read_text()
-    else:
-        assert [one.comment for one in read(format, header(), path)] == ["ann: left toe only"]
-
-
 def test_each_reviewers_comment_is_kept_however_a_row_stands(tmp_path):
     with store(tmp_path, [row(number) for number in range(1, 6)]) as reviews:
         say = Say(reviews)
@@ -240,8 +187,3 @@ def test_a_concepts_name_stays_when_the_next_reviewer_gives_none(tmp_path):
         assert say("bob", 1, "choose", HAND).concept_name == "hand"
         assert exported(reviews)[0].concept_name == "hand"
         assert say("bob", 1, "choose", FOOT).concept_name == f"name of {FOOT}"
-
-
-def test_nothing_is_exported_of_an_empty_project(tmp_path):
-    with store(tmp_path) as reviews:
-        assert exported(reviews) == []

@@ -103,11 +103,9 @@ def test_what_was_decided_comes_last_and_counts_in_its_cluster():
     assert priority.rank(mentions, [9, 8, 5], [0.0, 0.0, 0.0], decided=[True, False, False]).tolist() == [2, 1, 0]
 
 
-def test_a_row_without_confidence_is_taken_as_an_even_chance():
+def test_no_rows_no_confidence_and_empty_mentions():
+    # Without a confidence it is taken as an even chance.
     assert priority.rank(["one", "two", "three"], [4, 4, 4], [0.4, None, 0.6]).tolist() == [0, 1, 2]
-
-
-def test_no_rows_and_empty_mentions():
     assert priority.rank([], [], []).tolist() == []
     assert priority.rank(["", ""], [1, 2], [0.5, 0.5]).tolist() == [1, 0]
 

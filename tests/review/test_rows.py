@@ -52,19 +52,9 @@ def test_projects_are_kept_as_given(tmp_path):
 def test_rows_come_back_as_they_went_in(
     tmp_path_factory, code, mention, context, types, fields, confidence, number, frequency
 ):
-    candidates = (
-        mapping(mention, TOE, confidence=confidence, similarity=1 / 3, **fields),
-        mapping(mention, None, rank=2),
-    )
-    made = row(
-        number,
-        frequency=frequency,
-        code=code,
-        mention=mention,
-        context=context,
-        types=tuple(types),
-        candidates=candidates,
-    )
+    answer = mapping(mention, TOE, confidence=confidence, similarity=1 / 3, **fields)
+    known = {"frequency": frequency, "code": code, "mention": mention, "context": context, "types": tuple(types)}
+    made = row(number, candidates=(answer, mapping(mention, None, rank=2)), **known)
     with store(tmp_path_factory.mktemp("store"), [made]) as reviews:
         assert reviews.row(1) == replace(made, id=1, project="codes")
         assert reviews.standing(1).row == reviews.row(1)
@@ -87,23 +77,19 @@ def test_a_pair_of_code_and_mention_is_kept_once(tmp_path):
         assert page[0].row.frequency == 5
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        (row(1, frequency=-1), "frequency"),
-        (row(1, frequency=2**63), "frequency"),
-        (row(0), "number"),
-        (row(1, 1.5), "confidence"),
-        (row(1, float("nan")), "confidence"),
-        (row(1, mention="\ud800"), "surrogate"),
-    ],
-)
-def test_with_one_bad_row_none_is_added(tmp_path, wrong, field):
+def test_with_one_bad_row_none_is_added(tmp_path):
+    bad = {
+        "frequency": [row(1, frequency=-1), row(1, frequency=2**63)],
+        "number": [row(0)],
+        "confidence": [row(1, 1.5), row(1, float("nan"))],
+        "surrogate": [row(1, mention="\ud800")],
+    }
     with store(tmp_path) as reviews:
-        with pytest.raises(InputError, match=field):
-            reviews.add_rows("codes", [row(5), wrong, row(6)])
-        with pytest.raises(InputError, match=field):
-            reviews.add_project(project("new"), [row(1), wrong])
+        for field, wrong in ((field, wrong) for field, some in bad.items() for wrong in some):
+            with pytest.raises(InputError, match=field):
+                reviews.add_rows("codes", [row(5), wrong, row(6)])
+            with pytest.raises(InputError, match=field):
+                reviews.add_project(project("new"), [row(1), wrong])
         assert [known.name for known in reviews.projects()] == ["codes"]
         assert reviews.queue("codes", state="all") == (0, [])
         assert reviews.add_rows("codes", [row(5)]) == Added(1, 0)

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from alphita.service.batching import MAX_TOKENS, Batcher, QueueFull, tokens
+from alphita.service.batching import Batcher, QueueFull
 from tests.waiting import SECONDS
 
 LONG = float(SECONDS)
@@ -190,20 +190,3 @@ def test_a_wrong_number_of_answers_is_an_error():
 
     with pytest.raises(RuntimeError, match="1 questions got 0 answers"):
         asyncio.run(run())
-
-
-def test_batches_are_told_of():
-    seen = []
-
-    async def run():
-        asking = batcher(Upper(), observe=seen.append)
-        await asyncio.gather(asking.ask("x", ["aa", "b"]), asking.ask("x", ["c"]))
-
-    asyncio.run(run())
-    assert [one[:3] for one in seen] == [(3, 4, 2)]
-
-
-def test_tokens_grow_with_characters_up_to_what_an_encoder_takes():
-    assert tokens("") == 2
-    assert tokens("heart attack") == 5
-    assert tokens("x" * 100_000) == MAX_TOKENS

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import logging
 import threading
 
 import numpy as np
@@ -12,7 +10,6 @@ from alphita.answer.normalizer import Normalizer
 from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.service import normalizing
-from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.doubles import HashEncoder, small_terminology
 from tests.service.review_service import client_of, code_of
 from tests.waiting import SECONDS, wait_until
@@ -53,20 +50,6 @@ def test_answers_are_the_normalisers(client, normalizer, top, explain):
         assert all(set(one) == set(normalizing._CANDIDATE) for one in answer["candidates"])
 
 
-def test_a_calibrated_index_gives_confidence_and_decision(tmp_path):
-    encoder = VocabularyEncoder()
-    index = build(synthetic_terminology(120), encoder, tmp_path / "x.index")
-    normalizer = Normalizer(index, encoder=encoder, calibration=quick_fit(index, encoder))
-    mentions = [index.strings[7], "acute drall swelling", "no such thing at all"]
-    with client_of(normalizer) as client:
-        answers = normalized(client, mentions=mentions)
-        assert client.get("/ready").json()["calibrated"] is True
-    for answer, result in zip(answers, normalizer.normalize(mentions, top_k=5), strict=True):
-        assert answer["confidence"] == pytest.approx(result.confidence, abs=1e-4)
-        assert answer["decision"] == result.decision
-    assert all(0 <= one["confidence"] <= 1 for one in answers)
-
-
 def test_contexts_and_languages_reach_the_normaliser(normalizer, monkeypatch):
     asked = []
     normalize = normalizer.normalize
@@ -104,36 +87,6 @@ def test_requests_at_once_each_get_their_own(normalizer):
         ]
 
 
-def test_nothing_asked_nothing_answered(client):
-    assert normalized(client, mentions=[]) == []
-    assert client.post("/embed", json={"texts": []}).json()["vectors"] == []
-
-
-def test_an_encoder_that_fails_is_an_error_of_that_request_alone(index_path, caplog):
-    class Failing(HashEncoder):
-        def encode(self, strings):
-            if any("explode" in string for string in strings):
-                raise RuntimeError("it exploded on " + strings[0])
-            return super().encode(strings)
-
-    normalizer = Normalizer(Index.open(index_path), encoder=Failing())
-    with client_of(normalizer) as client:
-        answers: dict[str, int] = {}
-
-        def ask(mention: str) -> None:
-            answers[mention] = client.post("/normalize", json={"mentions": [mention]}).status_code
-
-        threads = [threading.Thread(target=ask, args=(one,)) for one in ("headach", "explode", "seizur", "cephalgi")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        failed = client.post("/normalize", json={"mentions": ["explode"]})
-    assert answers == {"headach": 200, "explode": 500, "seizur": 200, "cephalgi": 200}
-    assert code_of(failed) == "internal"
-    assert "explode" not in failed.text
-
-
 def test_a_full_queue_is_503(index_path):
     held = threading.Event()
 
@@ -155,21 +108,6 @@ def test_a_full_queue_is_503(index_path):
         assert client.post("/normalize", json={"mentions": ["seizur", "cephalgi"]}).status_code == 200
 
 
-def test_an_answer_that_takes_too_long_is_504(index_path):
-    held = threading.Event()
-
-    class Waiting(HashEncoder):
-        def encode(self, strings):
-            held.wait(SECONDS)
-            return super().encode(strings)
-
-    with client_of(Normalizer(Index.open(index_path), encoder=Waiting()), seconds=0.1) as client:
-        refused = client.post("/normalize", json={"mentions": ["headach"]})
-        held.set()
-    assert refused.status_code == 504
-    assert code_of(refused) == "timeout"
-
-
 def test_vectors_are_those_of_the_index(client, normalizer):
     index = normalizer.index
     answer = client.post("/embed", json={"texts": ["Common  COLD", "T2DM"]}).json()
@@ -188,24 +126,6 @@ def test_an_index_without_letters_is_searched_by_vectors(tmp_path):
         assert (found[0]["id"], found[0]["matched_term"]) == ("T:3", "Common cold")
 
 
-def test_search(client):
-    found = client.get("/search", params={"q": "cold", "top": 3}).json()["concepts"]
-    assert [one["id"] for one in found] == ["T:3", "T:5", "T:4"]
-    assert set(found[0]) == {"id", "name", "matched_term", "similarity"}
-    assert client.get("/search", params={"q": ""}).json() == {"concepts": []}
-
-
-def test_surrogates_and_control_characters_in_a_query(client):
-    for raw in (b"/search?q=%00", b"/search?q=%ed%a0%80", b"/search?q=%ff", b"/search?q=%F0%9F%98%80"):
-        assert client.get(raw.decode()).status_code == 200
-
-
-def test_answers_are_compact_json(client):
-    text = client.post("/normalize", json={"mentions": ["癫痫"]}).content
-    assert "癫痫".encode() in text
-    assert json.loads(text)["results"][0]["mention"] == "癫痫"
-
-
 def test_mentions_come_with_their_places_and_what_the_text_says(normalizer):
     text = "🤮 No seizure, headache"
     with client_of(normalizer, seconds=600) as client:
@@ -215,9 +135,3 @@ def test_mentions_come_with_their_places_and_what_the_text_says(normalizer):
     assert second == {"annotations": []}
     assert [text[one["start"] : one["end"]] for one in first["annotations"]] == ["seizure", "headache"]
     assert [one["context"][0]["cue"] for one in first["annotations"]] == ["No", "No"]
-
-
-def test_no_text_is_logged_unless_it_is_asked_for(normalizer, caplog):
-    with caplog.at_level(logging.INFO), client_of(normalizer) as client:
-        client.post("/annotate", json={"texts": ["Seizure of Mrs Rossi"]})
-    assert "Rossi" not in caplog.text

@@ -10,7 +10,7 @@ import pytest
 
 from alphita.review.records import Project
 from tests.service.review_service import code_of, service
-from tests.service.test_fhir_translate import checked
+from tests.service.test_fhir import checked
 
 # A cell may hold `<x*5>` for xxxxx and `\\n` for a line feed; `text` is a part of the answer: a field, code or message.
 TABLE = Path(__file__).with_name("refusals.tsv").read_text(encoding="utf-8").splitlines()

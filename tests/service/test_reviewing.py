@@ -8,12 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from alphita.answer.normalizer import Normalizer
-from alphita.review.records import Decision, ReviewRow
-from alphita.review.store import ReviewStore
-from alphita.service import app, review_files
-from alphita.service.settings import Settings
 from tests.doubles import HashEncoder
-from tests.service.review_service import HEADER, client_of
+from tests.service.review_service import client_of
 
 ROWS = "/api/projects/lab/rows"
 
@@ -42,15 +38,9 @@ def test_the_queue(lab):
     assert [one["code"] for one in found["rows"]] == ["L2", "L1"]
     first = found["rows"][0]
     assert first["risk"] == pytest.approx(1.6)
-    assert first["answer"] == {
-        "concept_id": "AX:4",
-        "concept_name": "Fever",
-        "matched_term": None,
-        "similarity": 0.5,
-        "confidence": 0.6,
-        "decision": None,
-        "relation": "exact",
-    }
+    nothing = {"matched_term": None, "decision": None}
+    known = {"concept_id": "AX:4", "concept_name": "Fever", "similarity": 0.5, "confidence": 0.6, "relation": "exact"}
+    assert first["answer"] == known | nothing
     assert (first["mine"], first["state"], first["settled"], first["context"]) == (None, "open", False, {"ward": "B"})
     assert [one["code"] for one in lab.as_().get(ROWS, params={"search": "FEV"}).json()["rows"]] == ["L2"]
     assert lab.as_().get(ROWS, params={"limit": 1, "offset": 3, "order": "row"}).json()["rows"][0]["code"] == ""
@@ -68,17 +58,6 @@ def test_a_row_with_its_candidates(lab):
     assert (found["decisions"], found["newest"]) == ([], 0)
 
 
-def test_html_stays_text_in_json(lab):
-    row = lab.ids()[2]
-    answer = lab.as_().get(f"{ROWS}/{row}")
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json()["mention"] == "<script>alert(1)</script>"
-    comment = '<img src=x onerror="alert(2)">'
-    said = decide(lab.as_(), row, "u", "nil", comment=comment)
-    assert said.json()["decision"]["comment"] == comment
-    assert lab.as_().get(f"{ROWS}/{row}").json()["decisions"][0]["comment"] == comment
-
-
 def test_a_decision_is_kept_once_and_names_the_next_row(lab):
     ann, rows = lab.as_(), lab.ids()
     answer = decide(ann, rows[1], "u1")
@@ -92,13 +71,6 @@ def test_a_decision_is_kept_once_and_names_the_next_row(lab):
     assert again.json()["decision"] == said["decision"]
     assert len(list(lab.store.history("lab"))) == 1
     assert ann.get(ROWS).json()["total"] == 3
-
-
-def test_other_concepts(lab):
-    ann, rows = lab.as_(), lab.ids()
-    chosen = decide(ann, rows[0], "1", "choose", concept_id="AX:1", relation="broad").json()["decision"]
-    assert (chosen["concept_id"], chosen["concept_name"], chosen["relation"]) == ("AX:1", "Ache", "broad")
-    assert decide(ann, rows[2], "7").json()["decision"]["kind"] == "nil"
 
 
 def test_the_second_of_two_tabs_sees_the_first(lab):
@@ -131,13 +103,8 @@ def test_reviewers_are_blind_to_each_other_until_a_row_is_adjudicated(lab):
     ann, bob, row = lab.as_("ann"), lab.as_("bob"), lab.ids()[0]
     decide(ann, row, "a", comment="sure")
     seen = bob.get(f"{ROWS}/{row}").json()
-    assert (seen["decisions"], seen["mine"], seen["state"], seen["settled"], seen["newest"]) == (
-        [],
-        None,
-        "open",
-        False,
-        0,
-    )
+    blind = {"decisions": [], "mine": None, "state": "open", "settled": False, "newest": 0}
+    assert {name: seen[name] for name in blind} == blind
     assert bob.get(ROWS, params={"state": "decided"}).json()["total"] == 0
     decide(bob, row, "b", "choose", concept_id="AX:3")
     assert "sure" not in bob.get(f"{ROWS}/{row}").text
@@ -179,15 +146,12 @@ def test_undo_and_bulk(lab):
 
 
 def test_without_a_store(index):
-    client = TestClient(
-        app.create(Settings(trust_user_header=HEADER), Normalizer(index, encoder=HashEncoder())),
-        headers={HEADER: "ann"},
-        client=("127.0.0.1", 1),
-    )
-    assert client.get("/api/me").json()["projects"] == []
-    answer = client.get("/api/projects")
-    assert answer.status_code == 404
-    assert "--mappings" in answer.json()["error"]["message"]
+    with client_of(Normalizer(index, encoder=HashEncoder())) as client:
+        assert client.get("/api/me").json()["projects"] == []
+        answer = client.get("/api/projects")
+        assert answer.status_code == 404
+        assert "--mappings" in answer.json()["error"]["message"]
+        assert client.post("/mappings", json={"source": "LAB", "mentions": []}).status_code == 404
 
 
 def test_a_locked_store_is_told_and_nothing_is_lost_or_kept_twice(lab):
@@ -205,34 +169,14 @@ def test_a_locked_store_is_told_and_nothing_is_lost_or_kept_twice(lab):
     assert len(list(lab.store.history("lab"))) == 1
 
 
-@pytest.fixture
-def store(tmp_path, normalizer):
-    with ReviewStore.open(tmp_path / "reviews.sqlite", create=True) as store:
-        facts = review_files.project_of("one", "LAB", "text", normalizer.index, blind=False)
-        rows = [ReviewRow(0, "one", number, "", mention, 1) for number, mention in enumerate(("Fits", "x?", "odd"), 1)]
-        review_files.add(store, facts, rows, normalizer.index)
-        ids = {one.row.mention: one.row.id for one in store.queue("one")[1]}
-        store.decide(Decision("u1", "one", ids["Fits"], "ann", "choose", "T:1", "exact"))
-        store.decide(Decision("u2", "one", ids["x?"], "ann", "nil"))
-        yield store
-
-
-def test_what_was_decided_is_told(normalizer, store):
-    with client_of(normalizer, store=store) as client:
-        asked = {"source": "LAB", "mentions": ["FITS", "unknown", "x?", "odd"]}
-        first, second, third, fourth = client.post("/mappings", json=asked).json()["mappings"]
-        assert (first["mention"], first["kind"], first["concept_id"], first["reviewer"]) == (
-            "FITS",
-            "choose",
-            "T:1",
-            "ann",
-        )
-        assert (second, fourth) == (None, None)
-        assert (third["kind"], third["concept_id"]) == ("nil", None)
-        elsewhere = client.post("/mappings", json=asked | {"source": "OTHER"}).json()
-        assert elsewhere == {"mappings": [None] * 4}
-
-
-def test_without_a_store_there_is_no_memory(normalizer):
-    with client_of(normalizer) as client:
-        assert client.post("/mappings", json={"source": "LAB", "mentions": []}).status_code == 404
+def test_what_was_decided_is_told(lab):
+    ann, rows = lab.as_(), lab.ids()
+    decide(ann, rows[0], "1", "choose", concept_id="AX:3")
+    decide(ann, rows[3], "2", "nil")
+    asked = {"source": "LAB", "mentions": ["HEADACH", "unknown", "dulorin", "fevr"]}
+    first, second, third, fourth = ann.post("/mappings", json=asked).json()["mappings"]
+    told = [first[name] for name in ("mention", "kind", "concept_id", "reviewer")]
+    assert told == ["HEADACH", "choose", "AX:3", "ann"]
+    assert (second, fourth) == (None, None)
+    assert (third["kind"], third["concept_id"]) == ("nil", None)
+    assert ann.post("/mappings", json=asked | {"source": "OTHER"}).json() == {"mappings": [None] * 4}

@@ -8,9 +8,7 @@ import io
 import json
 import time
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 from fhir.resources.conceptmap import ConceptMap as R5
 from fhir.resources.R4B.conceptmap import ConceptMap as R4
@@ -23,7 +21,7 @@ from alphita.service import review_files
 from tests.mappings import sample
 from tests.mappings.test_fhir import faults
 from tests.service.review_service import mapping, service
-from tests.service.test_fhir_translate import AX, SYSTEM
+from tests.service.test_fhir import AX, SYSTEM
 
 FORMATS = "alphita.mappings.formats"
 ANSWERS = (
@@ -147,21 +145,6 @@ def test_a_projects_name_can_stand_in_an_address(name):
         review_files.check_name(name)
 
 
-@pytest.mark.parametrize(("standard", "expected"), [(["S", None], [True, False]), ([None, None], [None, None])])
-def test_an_index_tells_which_concepts_are_standard(standard, expected):
-    table = pa.table(
-        {
-            "id": ["SNOMEDCT:1", "ICD10CM:A"],
-            "omop_concept_id": [1, 2],
-            "domain": ["C", "C"],
-            "vocabulary": ["SNOMED", "ICD10CM"],
-            "standard": pa.array(standard, pa.string()).dictionary_encode(),
-        }
-    )
-    known = review_files.omop_of(SimpleNamespace(segment=SimpleNamespace(concepts=table)))
-    assert [value.standard for value in known.values()] == expected
-
-
 @pytest.mark.parametrize(
     ("name", "query"),
     [
@@ -201,13 +184,6 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path, index, limits, lines, sai
     assert said in answer.text
     assert [project.name for project in lab.store.projects()] == (["lab"] if said else ["lab", "new"])
     lab.store.close()
-
-
-def test_the_format_is_told_by_what_was_sent_and_by_no_file_of_the_server(lab, tmp_path):
-    path = tmp_path / "here.tsv"
-    path.write_text("#curie_map:\n")
-    plain = ANSWERS.replace(",", "\t")
-    assert send(lab, plain, filename=str(path)).status_code == 201
 
 
 def test_export_of_all_and_of_what_is_settled(decided):
@@ -291,24 +267,6 @@ def test_translate_finds_the_codes_of_sssom(lab):
     assert found["parameter"][0] == {"name": "result", "valueBoolean": True}
     # What the normaliser had said of it is not known.
     assert "extension" not in found["parameter"][1]
-
-
-def test_what_a_person_says_of_the_set(decided):
-    said = {
-        "set_id": "https://example.org/map/1",
-        "licence": "https://example.org/l",
-        "date": "2026-01-31",
-        "set_version": "3",
-        "source_system": "https://example.org/codes",
-    }
-    document = export(decided, format="fhir_r5", **said).json()
-    assert (document["url"], document["version"], document["date"], document["copyright"]) == (
-        "https://example.org/map/1",
-        "3",
-        "2026-01-31",
-        "https://example.org/l",
-    )
-    assert document["group"][0]["source"] == "https://example.org/codes"
 
 
 def test_usagi_and_omop_take_concepts_that_omop_numbers(decided, tmp_path):

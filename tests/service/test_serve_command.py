@@ -1,42 +1,66 @@
-"""`alphita serve` up to the point where it would listen."""
+"""`alphita serve`, its --check and its --config, up to the point where it would listen."""
 
 from __future__ import annotations
 
+import shutil
 import socket
+import sqlite3
 import tempfile
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-import alphita
-from alphita import machine
+from alphita import load, machine
 from alphita.cli import serve as command
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.errors import AlphitaError, InputError, MissingExtra, Rejects, UsageError
 from alphita.index.store import build
 from alphita.quickstart import read_sample, sample_path
 from alphita.review.store import ReviewStore
 from alphita.service import app, keys, review_files
 from alphita.terminology import store as terminologies
 from alphita.terminology.loaders import table
+from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
+from tests.cli.command import alphita
 from tests.doubles import HashEncoder
+
+
+@pytest.fixture(autouse=True)
+def _stand_ins(monkeypatch, tmp_path):
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
+    monkeypatch.setattr(machine, "set_threads", lambda threads: threads or 1)
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def served(monkeypatch):
     """What would be served, and how."""
     found = {}
-    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
-    monkeypatch.setattr(machine, "set_threads", lambda threads: threads or 1)
     monkeypatch.setattr("alphita.service.logs.configure", lambda **_: None)
     create = app.create
 
     def noted(settings, normalizer, store=None, terminology=None, further=()):
-        found.update(
-            settings=settings, normalizer=normalizer, store=store, terminology=terminology, further=list(further)
-        )
+        found.update(settings=settings, store=store, further=list(further))
         return create(settings, normalizer, store, terminology, further)
 
     monkeypatch.setattr(app, "create", noted)
     monkeypatch.setattr(command, "_serve", lambda served, settings, listening, show: found.update(listening=listening))
+    return found
+
+
+@pytest.fixture
+def said(index_path, capsys):
+    """Check a server of the index with some more options; return the exit code and the lines printed."""
+
+    def run(*options):
+        code = alphita("serve", "--check", "--to", index_path, "--port", 0, *options)
+        shown = capsys.readouterr()
+        return code, shown.out.splitlines() + shown.err.splitlines()
+
+    return run
+
+
+def line(lines, part):
+    (found,) = [line for line in lines if line.split()[1] == part]
     return found
 
 
@@ -50,7 +74,7 @@ def test_what_is_served(served, index_path, tmp_path, monkeypatch):
     (left / "given").touch()
     path = tmp_path / "reviews.sqlite"
     options = {"window_ms": 3, "queue": 7, "rate": 0, "log_mentions": True, "seconds": 2, "max_rows": 9}
-    command.serve(to=index_path, port=0, hosts=["review.local"], mappings=path, **options)
+    command.serve(to=index_path, port=0, hosts=["review.local"], mappings=path, threads=3, **options)
     settings = served["settings"]
     assert {name: getattr(settings, name) for name in options} == options
     assert settings.access == "local"
@@ -62,22 +86,14 @@ def test_what_is_served(served, index_path, tmp_path, monkeypatch):
     assert served["store"] is not None
     (warning,) = warnings
     assert f"{index_path}/calibration is not there, so that answers have no confidence" in warning
-
-
-def test_behind_a_proxy_it_goes_by_this_machines_names_too(served, index_path):
-    # Otherwise a page of another site, by a name that points here, could say who it is itself.
-    proxied = {"trust_user_header": "X-User", "proxies": ["10.0.0.0/8"], "hosts": ["terms.example.org"]}
-    command.serve(to=index_path, port=0, **proxied)
-    assert set(served["settings"].hosts) == {"localhost", "127.0.0.1", "::1", "terms.example.org"}
-    assert served["settings"].proxies == ("10.0.0.0/8",)
-    assert served["store"] is None
-
-
-def test_a_process_a_core_answers_by_default(served, index_path):
-    command.serve(to=index_path, port=0, threads=3)
+    # A process a core answers by default, but for a GPU.
     assert len(served["further"]) == 2
-    command.serve(to=index_path, port=0, threads=3, device="cuda")
-    assert served["further"] == []
+    # Behind a proxy it goes by this machine's names too: otherwise a page of another site, by a name that points here,
+    # could say who it is itself.
+    proxied = {"trust_user_header": "X-User", "proxies": ["10.0.0.0/8"], "hosts": ["terms.example.org"]}
+    command.serve(to=index_path, port=0, threads=3, device="cuda", **proxied)
+    assert set(served["settings"].hosts) == {"localhost", "127.0.0.1", "::1", "terms.example.org"}
+    assert (served["settings"].proxies, served["store"], served["further"]) == (("10.0.0.0/8",), None, [])
     command.serve(to=index_path, port=0, threads=3, processes=2)
     assert len(served["further"]) == 1
 
@@ -99,6 +115,7 @@ def test_a_new_key_is_printed_once(tmp_path, capsys):
         ({"keys": "no-such.tsv"}, InputError, "the keys: cannot be read"),
         ({"keys": "k.tsv", "trust_user_header": "X-User"}, UsageError, "not both"),
         ({"new_key": "ann"}, UsageError, "--keys FILE"),
+        ({"new_key": "ann", "keys": "k.tsv", "key_days": 10**9}, UsageError, "is not a valid date"),
         ({"demo": True}, UsageError, "--demo brings its own"),
         ({"to": None}, UsageError, "say by --to"),
         ({"to": "no-such.index"}, InputError, "no-such.index"),
@@ -108,17 +125,11 @@ def test_a_new_key_is_printed_once(tmp_path, capsys):
         ({"host": "256.256.256.256", "trust_user_header": "X-User"}, AlphitaError, "cannot listen"),
     ],
 )
-def test_wrong_use_is_told(served, index_path, tmp_path, monkeypatch, options, kind, problem):
-    monkeypatch.chdir(tmp_path)
+def test_wrong_use_is_told(served, index_path, tmp_path, options, kind, problem):
     paths = {name: tmp_path / value for name, value in options.items() if name in ("keys", "mappings", "terminology")}
     with pytest.raises(kind, match=problem):
         command.serve(**({"to": index_path, "port": 0} | options | paths))
     assert "listening" not in served
-
-
-def test_a_port_in_use_is_told(served, index_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(AlphitaError, match="try another --port"):
-        command.serve(to=index_path, port=taken.getsockname()[1])
 
 
 def test_a_terminology_that_is_not_the_indexs_is_told(served, tmp_path, capsys):
@@ -129,24 +140,21 @@ def test_a_terminology_that_is_not_the_indexs_is_told(served, tmp_path, capsys):
         paths.append(tmp_path / f"{name}.terminology")
         terminologies.save(tables, paths[-1], rejects=Rejects())
     index = build(terminologies.load_terminology(paths[0]), HashEncoder(), tmp_path / "x.index").path
-    capsys.readouterr()
-    command.serve(to=index, terminology=paths[0], port=0)
-    assert "was not built from" not in capsys.readouterr().err
-    command.serve(to=index, terminology=paths[1], port=0)
-    assert f"{index} was not built from {paths[1]} as it is" in capsys.readouterr().err
+    for path, told in ((paths[0], False), (paths[1], True)):
+        capsys.readouterr()
+        command.serve(to=index, terminology=path, port=0)
+        assert (f"{index} was not built from {path} as it is" in capsys.readouterr().err) == told
 
 
 def test_the_demo_brings_a_review(served, normalizer, index_path, tmp_path, monkeypatch):
     sample = tmp_path / "sample.csv"
     sample.write_text("mention,concept_id\nseizur,T:1\nhead ache,T:2\nxyzzy,NIL\n")
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(review_files, "DEMO_TO", index_path)
     monkeypatch.setattr("alphita.quickstart.sample_path", lambda: sample)
     command.serve(demo=True, port=0)
     with ReviewStore.open(review_files.DEMO_STORE) as store:
         assert [project.name for project in store.projects()] == [review_files.DEMO_PROJECT]
-        total, rows = store.queue(review_files.DEMO_PROJECT)
-    assert total == 3
+        _, rows = store.queue(review_files.DEMO_PROJECT)
     assert {row.row.mention for row in rows} == {"seizur", "head ache", "xyzzy"}
     # Asked for again, it goes on with the review that is there.
     assert review_files.fill_demo(review_files.DEMO_STORE, normalizer, sample) == 0
@@ -154,10 +162,128 @@ def test_the_demo_brings_a_review(served, normalizer, index_path, tmp_path, monk
 
 @pytest.mark.slow
 def test_the_demo_is_made_from_nothing(tmp_path, monkeypatch):
+    monkeypatch.undo()
     monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path / "cache"))
-    normalizer = alphita.load(review_files.DEMO_TO)
     mentions = read_sample(sample_path()).mentions
-    assert review_files.fill_demo(tmp_path / "reviews.sqlite", normalizer) == len(set(mentions))
-    with ReviewStore.open(tmp_path / "reviews.sqlite") as store:
+    path = tmp_path / "reviews.sqlite"
+    assert review_files.fill_demo(path, load(review_files.DEMO_TO)) == len(set(mentions))
+    with ReviewStore.open(path) as store:
         _, rows = store.queue(review_files.DEMO_PROJECT)
         assert all(0 <= row.row.confidence <= 1 for row in rows)
+
+
+# --- --check and --config --------------------------------------------------------------------------------------------
+
+
+def test_what_would_start_is_said_and_nothing_is_made(said, tmp_path):
+    code, lines = said("--mappings", "reviews.sqlite")
+    parts = [["ok", "keys"], ["ok", "address"], ["ok", "index"], ["note", "calibration"], ["ok", "reviews"]]
+    assert (code, [line.split()[:2] for line in lines]) == (0, parts)
+    assert list(tmp_path.glob("reviews*")) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "text"),
+    [
+        (99, 1, "wrong  reviews      … version 99; this program knows version 3; install a newer alphita"),
+        (1, 0, "note   reviews      … copy it before"),
+        (None, 1, "wrong  reviews      … its folder does not exist"),
+    ],
+)
+def test_a_store_of_another_version_stays_as_it_is(said, version, code, text):
+    path = "nowhere/reviews.sqlite" if version is None else "reviews.sqlite"
+    if version is not None:
+        ReviewStore.open(path, create=True).close()
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"PRAGMA user_version = {version}")
+    exit_code, lines = said("--mappings", path)
+    start, _, end = text.partition("… ")
+    assert exit_code == code
+    assert line(lines, "reviews").startswith(start)
+    assert line(lines, "reviews").endswith(end)
+    if version is not None:
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+
+
+def test_what_is_wrong_with_one_part_keeps_no_other_from_being_looked_at(said, index_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, lines = said("--port", port)
+        with pytest.raises(AlphitaError, match="try another --port"):
+            command.serve(to=index_path, port=port)
+    assert code == 1
+    assert line(lines, "address").startswith("wrong")
+    assert line(lines, "address").endswith("try another --port")
+    assert line(lines, "index").startswith("ok")
+
+    def without_torch(*_, **__):
+        raise MissingExtra("torch", "train")
+
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", without_torch)
+    code, lines = said("--device", "cuda")
+    assert code == 1
+    assert line(lines, "index").endswith("pip install 'alphita[train]'")
+
+
+@pytest.mark.parametrize(("days", "state"), [(-1, "expired on"), (3, "ends on")])
+def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, capsys, days, state):
+    path = tmp_path / "keys.tsv"
+    renewal = f"alphita serve --keys {path} --new-key ann --key-days 90"
+    keys.add(path, "ann", datetime.now(UTC).date() + timedelta(days=days))
+    if days < 0:
+        code, lines = said("--keys", path)
+        (wrong,) = [line for line in lines if line.startswith("wrong  keys")]
+        assert (code, "nobody could ask" in wrong) == (1, True)
+        # Nor does it start, and says the same before it opens anything.
+        assert alphita("serve", "--keys", path, "--to", "no.index") == 1
+        told = capsys.readouterr().err
+        assert wrong.removeprefix("wrong  keys").strip() in told
+        assert renewal in told
+    keys.add(path, "bob")
+    code, lines = said("--keys", path)
+    assert code == 0
+    (told,) = [line for line in lines if line.startswith("note") and " keys " in line]
+    assert f"ann's key {state}" in told
+    assert renewal in told
+
+
+def test_a_calibration_that_is_not_there_any_more(monkeypatch, tmp_path, capsys):
+    encoder = VocabularyEncoder()
+    index = build(synthetic_terminology(120), encoder, tmp_path / "x.index")
+    quick_fit(index, encoder).save(index.path / "calibration")
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda *_, **__: encoder)
+    for state, said in (("ok", "certified"), ("note", "if it was, put it back")):
+        assert alphita("serve", "--check", "--to", index.path, "--port", 0) == 0
+        told = line(capsys.readouterr().out.splitlines(), "calibration")
+        assert told.startswith(state)
+        assert said in told
+        shutil.rmtree(index.path / "calibration", ignore_errors=True)
+
+
+def test_options_from_a_file_and_the_command_line_wins(said, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = tmp_path / "serve.toml"
+        config.write_text(f'port = {port}\nmappings = "reviews.sqlite"\nallow-host = ["a.example"]\n')
+        code, lines = said("--config", "serve.toml")  # with --port 0
+        assert code == 0
+        assert "reviews.sqlite is not there yet" in line(lines, "reviews")
+        config.write_text(f'host = "127.0.0.1"\nport = {port}\n')
+        assert alphita("serve", "--check", "--to", "hpo", "--config", "serve.toml") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "problem"),
+    [
+        ("prot = 8080\n", 1, "error: serve.toml: unknown option 'prot'; did you mean 'port'? choose from ["),
+        ("port = \n", 1, "not valid TOML"),
+        ("config = 'again.toml'\n", 1, "unknown option 'config'"),
+        ("queue = 0\n", 2, "--queue"),
+    ],
+)
+def test_a_file_of_options_that_is_wrong(said, tmp_path, text, code, problem):
+    (tmp_path / "serve.toml").write_text(text)
+    exit_code, lines = said("--config", "serve.toml")
+    assert exit_code == code
+    assert problem in " ".join(lines)

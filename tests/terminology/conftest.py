@@ -22,7 +22,6 @@ from alphita.terminology.store import Terminology
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "terminology"
 EXPECTED = Path(__file__).parent / "expected"
 Load = Callable[..., tuple[Terminology, list[list[str]]]]
-Build = Callable[[str, str], Terminology]
 Write = Callable[[str, str | bytes], Path]
 # Formats that add to a terminology, which lies beside their files.
 ADDING = ("babelon", "hpoa")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import alphita
 from alphita import artefact
 from alphita.cli.terminology import app
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import Split
 from tests.terminology.conftest import FIXTURES
 
@@ -51,12 +48,6 @@ def test_import(imported):
     }
     assert not imported.with_name("small.terminology.rejects.csv").exists()
     assert artefact.verify(imported, "terminology")["kind"] == "terminology"
-
-
-def test_import_of_several_tables(tmp_path):
-    output = tmp_path / "t.terminology"
-    run("import", "table", FIXTURES / "terms.csv", FIXTURES / "relations.tsv", "-o", output)
-    assert alphita.load_terminology(output).n_relations == 3
 
 
 def test_rejects_are_counted_and_readable_by_their_owner_only(tmp_path):
@@ -158,11 +149,6 @@ def test_nothing_overwrites_what_it_reads(tmp_path, imported):
     assert not list(tmp_path.glob("*.old-*"))
 
 
-def test_force_moves_the_old_one_aside(imported):
-    run("import", "obo", FIXTURES / "small.obo", "-o", imported, "--force")
-    assert alphita.load_terminology(imported.with_name("small.terminology.old-1")).n_concepts == 4
-
-
 def test_list_shows_every_format_and_option():
     said = run("import", "--list")
     for name in ("obo: ", "icd10cm: ", "table: ", "--set language=en", "--set term_column=term"):
@@ -180,63 +166,31 @@ def test_describe(imported, tmp_path):
         run("describe", tmp_path / "none")
 
 
-def test_split(imported, tmp_path):
-    said = run("split", imported, "-o", tmp_path / "x.split", "--fraction", "1", "--seed", "4")
-    split = Split.load(tmp_path / "x.split")
-    assert f"{len(split)} strings held out ({len(split)} test); 0 dropped" in said
-    assert len(split) == 2
-    run("split", imported, "-o", tmp_path / "a.split", "--assign", "0,0.5,0.5", "--seed", "4")
-    assert len(Split.load(tmp_path / "a.split")) == 4
-
-
-def test_split_of_whole_concepts(imported, tmp_path):
-    said = run("split", imported, "-o", tmp_path / "x.split", "--concepts", "1")
-    split = Split.load(tmp_path / "x.split")
-    assert len(split) == 10
-    assert "10 strings held out (10 test), all names of 3 concepts; 0 others share one" in said
-    with pytest.raises(UsageError, match="exclude each other"):
-        run("split", imported, "-o", tmp_path / "y.split", "--concepts", "1", "--assign", "0,0,1")
-
-
-def test_split_of_triples(tmp_path):
+def test_split(tmp_path):
     lines = ["format-version: 1.2", ""]
     for number in range(9):
         lines += ["[Term]", f"id: T:{number}", f"name: name {number}", f'synonym: "other {number}" EXACT []']
         lines += [f"is_a: T:{parent}" for parent in range(number)] + [""]
     (tmp_path / "x.obo").write_text("\n".join(lines))
     run("import", "obo", tmp_path / "x.obo", "-o", tmp_path / "x.terminology")
+    path = tmp_path / "x.split"
+
+    def split(*words: object) -> tuple[str, Split]:
+        said = run("split", tmp_path / "x.terminology", "-o", path, *words, "--seed", 4, "--force")
+        return said, Split.load(path)
+
     held_out = []
-    for arguments in (["--fraction", "1"], ["--assign", "0,0,1"], ["--fraction", "0"]):
-        said = run(
-            "split",
-            tmp_path / "x.terminology",
-            "-o",
-            tmp_path / "x.split",
-            *arguments,
-            "--triples",
-            "0.5",
-            "--seed",
-            "4",
-            "--force",
-        )
-        split = Split.load(tmp_path / "x.split")
-        assert len(split) == (0 if arguments == ["--fraction", "0"] else 9)
-        n = len(split.triples)
-        assert 9 <= n <= 27
-        assert f"{n} triples between {n} pairs of concepts held out; 0 chosen pairs kept" in said
-        held_out.append(split.triples)
+    for words, count in ((["--fraction", 1], 9), (["--assign", "0,0,1"], 9), (["--fraction", 0], 0)):
+        said, found = split(*words, "--triples", 0.5)
+        assert len(found) == count
+        assert f"{count} strings held out" in said
+        assert 9 <= len(found.triples) <= 27
+        assert f"{len(found.triples)} triples between {len(found.triples)} pairs of concepts held out; 0 chosen" in said
+        held_out.append(found.triples)
     # The strings held out have no part in the choice of triples.
     assert held_out[0] == held_out[1] == held_out[2]
-    said = run("split", tmp_path / "x.terminology", "-o", tmp_path / "x.split", "--force")
-    assert "pairs of concepts" not in said
-    assert not Split.load(tmp_path / "x.split").triples
-
-
-def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
-    def full(*_arguments: object, **_options: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(np, "save", full)
-    with pytest.raises(AlphitaError, match=r"could not write .*No space left on device; nothing was changed"):
-        run("import", "obo", FIXTURES / "small.obo", "-o", tmp_path / "x.terminology")
-    assert list(tmp_path.iterdir()) == []
+    said, found = split("--concepts", 1)
+    assert "18 strings held out (18 test), all names of 9 concepts; 0 others share one" in said
+    assert (len(found), found.triples, "pairs of concepts" in said) == (18, [], False)
+    with pytest.raises(UsageError, match="exclude each other"):
+        split("--concepts", 1, "--assign", "0,0,1")

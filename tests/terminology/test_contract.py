@@ -20,7 +20,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from alphita import config, registry
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import PACKAGE, _columns, _files, _rrf, _tables
 from alphita.terminology.store import load_terminology
 from tests.terminology import fuzz
@@ -297,17 +297,3 @@ def test_damaged_files_give_a_clear_error_or_a_sound_terminology(name, bases, da
     new = st.binary(max_size=30) | st.text('|\t,\n\r"CANO01', max_size=10).map(str.encode)
     content = data.draw(fuzz.edited(files[damaged], 40, new) | st.binary(max_size=300))
     fuzz.check_sound_or_refused(loader, {**files, damaged: content}, chosen)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@fuzz.examples(8)
-@given(content=st.binary(max_size=300))
-def test_random_bytes_give_an_error_that_names_the_file(name, bases, content):
-    loader, chosen = options(name, bases)
-    with fuzz.folder_of({Path(MAIN[name]).name: content}) as folder:
-        message = str(folder)
-        try:
-            loader.load([folder / Path(MAIN[name]).name], chosen, Rejects(None))
-        except AlphitaError as error:
-            message = str(error)
-        assert str(folder) in message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 
 import pytest
@@ -18,12 +17,19 @@ TERM = "[Term]\nid: XX:1\nname: One\n"
 OBO = "http://purl.obolibrary.org/obo/"
 
 
-def test_crlf_and_bom_and_utf_16(load, small, write):
-    text = (FIXTURES / "small.obo").read_text()
-    again, _ = load(obo, write("crlf.obo", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()))
-    assert again.content_hash == small.content_hash
-    wide, _ = load(obo, write("wide.obo", (HEAD + TERM).encode("utf-16")), encoding="utf-16")
-    assert wide.concept("XX:1").name == "One"
+def test_marks_of_encodings_and_one_long_line(load, write):
+    obo_text, graphs = ((FIXTURES / name).read_bytes() for name in ("small.obo", "obographs/zz.json"))
+    for loader, plain, others in (
+        (
+            obo,
+            obo_text,
+            [(b"\xef\xbb\xbf" + obo_text, {}), (obo_text.decode().encode("utf-16"), {"encoding": "utf-16"})],
+        ),
+        (obographs, graphs, [(b"\xef\xbb\xbf" + graphs, {}), (json.dumps(json.loads(graphs)), {})]),
+    ):
+        wanted, _ = load(loader, write("plain", plain))
+        for content, options in others:
+            assert load(loader, write("plain", content), **options)[0].content_hash == wanted.content_hash
 
 
 @pytest.mark.parametrize(("given", "name"), cases("obo_qualifiers.tsv"))
@@ -38,21 +44,6 @@ def test_qualifiers_are_no_part_of_a_name(load, write, given, name):
 def test_a_run_of_spaces_in_braces_takes_no_time(start):
     value = f"plain {start}{' ' * 2_000_000}x}}y"
     assert obo._parted(value) == (value, "")
-
-
-def test_gzip_crlf_and_one_line(load, write):
-    good = FIXTURES / "obographs" / "zz.json"
-    terminology, rejects = load(obographs, good)
-    assert rejects == []
-    content = good.read_bytes()
-    for path in (
-        write("x.bin", gzip.compress(content)),
-        write("crlf.json", content.replace(b"\n", b"\r\n")),
-        write("line.json", json.dumps(json.loads(content))),
-        write("one.json", b"\xef\xbb\xbf" + content),
-    ):
-        again, _ = load(obographs, path)
-        assert again.content_hash == terminology.content_hash
 
 
 KEYS = (

@@ -10,7 +10,6 @@ import pytest
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import detect, store
 from alphita.terminology.loaders import icd10cm, obo
-from alphita.terminology.splits import hold_out_synonyms
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +46,6 @@ def test_hpo_seizure(hpo):
     assert hpo.concept("HP:0001275").id == "HP:0001250"
     assert hpo.resolve("HP:0000001") in hpo.ancestors(seizure.row)
     assert [hpo.concept_id(row) for row in hpo.search("EPILEPTIC  seizure.")] == ["HP:0001250"]
-
-
-def test_hpo_split(hpo):
-    split = hold_out_synonyms(hpo, fraction=0.3, seed=0)
-    assert 2_800 < len(split) < 3_300
-    assert len(set(split.concept_ids)) == len(split)
 
 
 def test_icd10cm_has_every_official_code(tmp_path):

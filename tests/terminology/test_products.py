@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-
 import polars as pl
 import pytest
 
 from alphita.errors import Rejects, UsageError
 from alphita.terminology.loaders import products
 from alphita.terminology.store import Terminology
-from tests.terminology.conftest import FIXTURES
-
-FOLDER = FIXTURES / "products"
-LONG, WIDE = FOLDER / "products.csv", FOLDER / "wide.tsv"
-WIDE_OPTIONS = {"id_column": "code", "title_column": "name", "attributes": "ingredient, company", "empty": "_"}
 
 
 def triples(terminology: Terminology) -> set[tuple[str, str, str]]:
@@ -37,18 +30,6 @@ def test_columns_that_would_be_one_attribute_are_refused(write, attributes):
     path = write("p.csv", "title,rh +,rh -\nA,suitable,unsuitable\n")
     with pytest.raises(UsageError, match=r"'rh \+' and 'rh -' would both be the attribute 'rh'; rename one"):
         products.load([path], products.Options(attributes=attributes), Rejects(None))
-
-
-def test_gzip_parquet_and_several_files(load, write, tmp_path):
-    plain, _ = load(products, WIDE, **WIDE_OPTIONS)
-    wanted = triples(plain)
-    packed, _ = load(products, write("wide.tsv.gz", gzip.compress(WIDE.read_bytes())), **WIDE_OPTIONS)
-    assert triples(packed) == wanted
-    pl.read_csv(WIDE, separator="\t", infer_schema=False).write_parquet(tmp_path / "wide.parquet")
-    columnar, _ = load(products, tmp_path / "wide.parquet", **WIDE_OPTIONS)
-    assert triples(columnar) == wanted
-    both, _ = load(products, WIDE, WIDE, **WIDE_OPTIONS)
-    assert (triples(both), both.n_terms) == (wanted, plain.n_terms)
 
 
 def test_wrong_columns_name_those_that_are_there(write):

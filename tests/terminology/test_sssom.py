@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.terminology import sssom
 from alphita.terminology.sssom import Mapping
+from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, cases, read_rejects
 
 DEMO = FIXTURES / "sssom" / "demo.sssom.tsv"
@@ -38,13 +37,6 @@ def test_every_kind_of_row(tmp_path):
     ]
     assert found.name == "demo"
     assert (found.source["version"], found.source["licence"]) == ("2026-01-31", "https://example.org/licence")
-
-
-def test_gzip_without_metadata_is_read_and_named_after_its_file(write):
-    text = "object_id\tpredicate_id\tsubject_id\nB:1\tskos:exactMatch\tA:1\n"
-    found = sssom.read(write("own.sssom.tsv.gz", gzip.compress(text.encode())), Rejects(None))
-    assert found.name == "own"
-    assert found.mappings == [Mapping("A:1", "skos:exactMatch", "B:1", False, 1.0)]
 
 
 def test_a_type_in_the_metadata_holds_for_every_row(write, tmp_path):
@@ -87,14 +79,10 @@ def test_files_that_are_none(write, content, said):
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_and_mutated_files_give_a_clear_error_or_mappings(data):
-    good = DEMO.read_bytes()
-    start = data.draw(st.integers(0, len(good)))
-    end = data.draw(st.integers(start, min(len(good), start + 60)))
-    noise = data.draw(st.binary(max_size=60))
-    content = data.draw(st.sampled_from([noise, good[:start] + noise + good[end:]]))
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "x.tsv"
-        path.write_bytes(content)
+    noise = st.binary(max_size=60)
+    content = data.draw(noise | fuzz.edited(DEMO.read_bytes(), 60, noise))
+    with fuzz.folder_of({"x.tsv": content}) as folder:
+        path = folder / "x.tsv"
         message, found = str(path), None
         try:
             found = sssom.read(path, Rejects(None))

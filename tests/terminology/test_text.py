@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import unicodedata
 
-import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alphita.terminology import languages, prefixes, store
-from alphita.terminology.languages import among, by_tag, primary, speaks
-from alphita.terminology.model import Tables
-from alphita.terminology.store import load_terminology
+from alphita.terminology import languages, prefixes
+from alphita.terminology.languages import among, by_tag, speaks
 from alphita.terminology.text import DEFAULT_RULES, RULES, clean, clean_many
 from tests.terminology.conftest import cases
 
@@ -50,12 +47,6 @@ def test_the_fast_way_for_ascii_gives_what_the_rules_give(string):
 def test_clean_many_is_clean_of_each(strings):
     assert clean_many(strings) == [clean(string) for string in strings]
     assert clean_many(strings, list(DEFAULT_RULES)) == clean_many(strings)
-
-
-def test_other_rules():
-    assert clean("Ménière  X", ["strip_accents"]) == "Meniere  X"
-    with pytest.raises(KeyError):
-        clean("a", ["no such rule"])
 
 
 # --- CURIEs ----------------------------------------------------------------------------------------------------------
@@ -129,12 +120,6 @@ def test_a_language_stands_for_itself_and_what_is_narrower(tag, language, is_so)
     assert not speaks(None, language)
 
 
-def test_names_codes_and_the_language_itself():
-    assert languages.by_name()["polish"] == "pl"
-    assert languages.by_code()["cze"] == languages.by_code()["ces"] == "cs"
-    assert [primary(tag) for tag in ("en", "en-GB", "EN_gb", "zh-Hant-TW", "")] == ["en", "en", "en", "zh", ""]
-
-
 def test_among():
     assert among(["en-GB", None, "pt", "en", "en-GB", ""], ["en", "pt-BR"]) == ["en", "en-GB"]
     assert among(["en"], []) == []
@@ -150,19 +135,3 @@ def test_the_narrowest_language_that_a_tag_is_of_gives_it_its_weight():
         "pt-BR": 0.5,
     }
     assert by_tag(tags, {}) == {}
-
-
-def test_the_terms_that_train_are_chosen_so(tmp_path):
-    rows = [("T:1", "lift", "en-GB"), ("T:1", "elevator", "en"), ("T:1", "Aufzug", "de"), ("T:1", "Lift", "de-CH")]
-    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(source=pl.lit("T"))
-    store.save(Tables(pl.DataFrame({"id": ["T:1"], "source": ["T"]}), terms), tmp_path / "t.terminology")
-    terminology = load_terminology(tmp_path / "t.terminology")
-
-    def chosen(*languages: str) -> list[str]:
-        taken, _ = terminology.training_terms(languages=languages)
-        return sorted(terminology.terms["string"].take(taken).to_pylist())
-
-    assert chosen("en") == ["elevator", "lift"]
-    assert chosen("en-gb") == ["lift"]
-    assert chosen("de-CH", "fr", "en-GB") == ["lift"]  # "Lift" of de-CH cleans to the same, and comes later
-    assert chosen("fr") == []

@@ -93,12 +93,6 @@ def test_ids_of_another_shape_take_the_long_way(load, tmp_path, small_umls):
     assert terminology.concept("UMLS:CL-01").name == "Grumbling, knee"
 
 
-def test_a_file_shorter_than_mrfiles_says_is_noticed(load, tmp_path):
-    path = release(tmp_path / "META", MRSTY="".join((SMALL / "MRSTY.RRF").read_text().splitlines(keepends=True)[:4]))
-    _, [reject] = load(umls, path)
-    assert "MRFILES.RRF says 5 rows, the file has 4" in reject[4]
-
-
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_broken_first_row_does_not_tell_the_layout_of_the_others(load, tmp_path, small_umls, bare):
     broken, rows = (FIRST_LINE, CONSO.replace("|\n", "\n")) if bare else (FIRST_LINE.partition("|")[2], CONSO)
@@ -120,13 +114,6 @@ def test_only_the_terms_must_have_rows(load, tmp_path):
     parts = {"META/MRCONSO.RRF.aa.gz": gzip.compress(CONSO.encode()), "META/MRCONSO.RRF.ab.gz": b""}
     with pytest.raises(InputError, match=r"MRCONSO\.RRF\.ab\.gz: the file is empty"):
         umls.load([zipped(tmp_path / "cut.zip", parts)], umls.Options(), Rejects(None))
-
-
-def test_a_file_cut_in_the_middle_of_a_row(load, tmp_path):
-    path = release(tmp_path / "META", MRREL=(SMALL / "MRREL.RRF").read_text()[:-30])
-    terminology, [[_, line, _, _, problem]] = load(umls, path)
-    assert (line, "fields, but there must be 16" in problem) == ("8", True)
-    assert terminology.n_relations == 5
 
 
 def test_wrong_releases(tmp_path):

@@ -21,7 +21,6 @@ from typing import Any
 
 from alphita import textio
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.review import database
 from alphita.review.records import Decision
 
 
@@ -313,7 +312,7 @@ def script() -> list[str]:
 
 def prepare(path: Path, *, create: bool, timeout: float) -> None:
     """Check the file, and make the tables of a new one."""
-    database.check_file(path, create=create)
+    check_file(path, create=create)
     _check_kind(path)
     connection = connect(path, timeout)
     try:
@@ -464,7 +463,7 @@ class Connections:
             if self._closed:
                 raise AlphitaError(f"{self.path}: this store was closed")
             connection = self._idle.pop() if self._idle else None
-        connection = connection or database.connect(self.path, self.timeout)
+        connection = connection or connect(self.path, self.timeout)
         try:
             connection.execute(begin)
             yield connection

@@ -238,7 +238,42 @@ def read(
     mappings = reader.read(path, header, rejects)
     kept = _kept(mappings if most is None else _bounded(mappings, most))
     counts.update(header.lost)
-    return _rows(path, kept, project, rejects, context, name, counts)
+
+    def found() -> Iterator[ReviewRow]:
+        for key, by_number in _grouped(kept):
+            if not any(key):
+                for number in by_number:
+                    rejects.add("neither a code nor a mention", file=path, line=number, field="mention")
+                continue
+            occurrences = []
+            for number, some in by_number.items():
+                if all(one.rank != 1 for one in some):
+                    # Else the next candidate would stand for the answer.
+                    rejects.add(
+                        "its answer, the line of rank 1, is not there or could not be read",
+                        file=path,
+                        line=number,
+                        field="rank",
+                    )
+                    continue
+                try:
+                    occurrences.append(_occurrence(project, number, key, some))
+                except InputError as error:
+                    field = "row" if error.field == "number" else error.field
+                    rejects.add(error.problem, file=path, line=number, field=field, value=error.value)
+                    continue
+                if context is not None and number not in context:
+                    raise InputError(
+                        f"the mappings speak of row {number}, which the file of context has not, or has not sound",
+                        remedy="give the file that was normalised",
+                    )
+            if occurrences:
+                row = _together(occurrences)
+                shown = _shown(context[row.number], row.candidates[0]) if context is not None else {}
+                decided = decisions_of(row.candidates, project, name or path.name, counts)
+                yield replace(row, context=shown, candidates=_distinct(row.candidates), decided=decided)
+
+    return found()
 
 
 def _bounded(mappings: Iterable[Mapping], most: int) -> Iterator[Mapping]:
@@ -273,49 +308,6 @@ def _grouped(kept: sqlite3.Connection) -> Iterator[tuple[tuple[str, str], dict[i
             for one in (Mapping(*json.loads(fields)) for _, fields in packed):
                 by_number.setdefault(one.row, []).append(one)
             yield (one.mention_code or "", one.mention), by_number
-
-
-def _rows(
-    path: Path,
-    kept: sqlite3.Connection,
-    project: str,
-    rejects: Rejects,
-    context: Dictionary[int, Dictionary[str, str]] | None,
-    name: str,
-    counts: Counter[str],
-) -> Iterator[ReviewRow]:
-    for key, by_number in _grouped(kept):
-        if not any(key):
-            for number in by_number:
-                rejects.add("neither a code nor a mention", file=path, line=number, field="mention")
-            continue
-        occurrences = []
-        for number, some in by_number.items():
-            if all(one.rank != 1 for one in some):
-                # Else the next candidate would stand for the answer.
-                rejects.add(
-                    "its answer, the line of rank 1, is not there or could not be read",
-                    file=path,
-                    line=number,
-                    field="rank",
-                )
-                continue
-            try:
-                occurrences.append(_occurrence(project, number, key, some))
-            except InputError as error:
-                field = "row" if error.field == "number" else error.field
-                rejects.add(error.problem, file=path, line=number, field=field, value=error.value)
-                continue
-            if context is not None and number not in context:
-                raise InputError(
-                    f"the mappings speak of row {number}, which the file of context has not, or has not sound",
-                    remedy="give the file that was normalised",
-                )
-        if occurrences:
-            row = _together(occurrences)
-            shown = _shown(context[row.number], row.candidates[0]) if context is not None else {}
-            decided = decisions_of(row.candidates, project, name or path.name, counts)
-            yield replace(row, context=shown, candidates=_distinct(row.candidates), decided=decided)
 
 
 def header_of(project: Project, given: Header, writer: ModuleType, concepts: Iterable[str] = ()) -> Header:

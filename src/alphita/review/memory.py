@@ -75,17 +75,7 @@ def mappings(
     connection: sqlite3.Connection, project_id: int, project: Project, settled_only: bool
 ) -> Iterator[Mapping]:
     """See `ReviewStore.mappings`."""
-    ids = [
-        id
-        for (id,) in connection.execute(
-            "SELECT id FROM row WHERE project = ? AND (? = 0 OR state = 'decided') ORDER BY number, id",
-            (project_id, settled_only),
-        )
-    ]
-    for start in range(0, len(ids), PAGE):
-        some = rows.load(connection, ids[start : start + PAGE])
-        for standing in queueing.standings(connection, some, project, None):
-            yield mapping(standing)
+    return map(mapping, queueing.every(connection, project_id, project, "decided" if settled_only else "all"))
 
 
 def mapping(standing: Standing) -> Mapping:

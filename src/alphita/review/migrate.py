@@ -24,7 +24,7 @@ from alphita.errors import InputError, UsageError
 from alphita.mappings import record
 from alphita.review.records import FINAL, Decision, Project, Rebase, ReviewRow, Standing
 from alphita.terminology import prefixes
-from alphita.terminology.changes import changed_prefixes, under
+from alphita.terminology.changes import JOINT, changed_prefixes, facts, under
 from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD, Concept, Terminology
 from alphita.terminology.text import clean
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from alphita.review.store import ReviewStore
 
 FOLLOWS, REOPENED = "follows", "reopened"
-JOINT = " | "
 # reason -> what it means.
 REASONS = {
     "replaced": "the concept is retired; one other replaces it",
@@ -400,12 +399,6 @@ def apply(
         uid = f"migration:{artefact.hash_json([name, planned.old, planned.new])[:32]}"
         store.rebase(name, REVIEWER, uid, change)
     return len(planned.parts)
-
-
-def facts(terminology: Terminology) -> dict[str, Any]:
-    """Return a release's name, content_hash and versions."""
-    versions = [str(source["version"]) for source in terminology.manifest.get("sources", []) if source.get("version")]
-    return {"name": terminology.path.name, "content_hash": terminology.content_hash, "versions": versions}
 
 
 def _past(store: ReviewStore, project: str) -> tuple[int, dict[int, list[Decision]]]:

@@ -23,6 +23,7 @@ _DEFAULTS: dict[str, Any] = dict.fromkeys(COLUMNS) | {
 }
 # What SQLite would hold as anything.
 _KINDS: dict[str, type] = {"id": int, "project": str, "number": int, "code": str, "mention": str, "frequency": int}
+_SAID = ("name", "source", "column", "terminology", "release", "model")
 _PROJECT = "name, source, column_name, terminology, release, model, created_at, blind, filters"
 _ROW = "r.id, p.name, r.number, r.code, r.mention, r.frequency, d.context, d.candidates, d.types"
 
@@ -54,17 +55,8 @@ def add_project(connection: sqlite3.Connection, project: Project) -> None:
             raise InputError("a project needs one", field=name)
     if connection.execute("SELECT 1 FROM project WHERE name = ?", (project.name,)).fetchone():
         raise InputError("a project of this name exists already", field="name", value=project.name)
-    values = (
-        project.name,
-        project.source,
-        project.column,
-        project.terminology,
-        project.release,
-        project.model,
-        project.created_at or now(),
-        project.blind,
-        json.dumps(project.filters),
-    )
+    said = (getattr(project, name) for name in _SAID)
+    values = (*said, project.created_at or now(), project.blind, json.dumps(project.filters))
     connection.execute(f"INSERT INTO project ({_PROJECT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
@@ -90,17 +82,8 @@ def project(connection: sqlite3.Connection, name: str) -> tuple[int, Project]:
 def add_row(connection: sqlite3.Connection, project_id: int, row: ReviewRow) -> bool:
     """Add a row unless it is known; tell whether it is new."""
     check(row)
-    values = (
-        project_id,
-        row.number,
-        row.code,
-        row.mention,
-        clean(row.mention),
-        searched(row),
-        row.frequency,
-        row.confidence,
-        row.risk,
-    )
+    told = (row.number, row.code, row.mention, clean(row.mention), searched(row))
+    values = (project_id, *told, row.frequency, row.confidence, row.risk)
     made = connection.execute(
         "INSERT INTO row (project, number, code, mention, cleaned, searched, frequency, confidence, risk)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (project, code, mention) DO NOTHING RETURNING id",
@@ -175,9 +158,7 @@ def _set_types(connection: sqlite3.Connection, row: int, types: Sequence[str]) -
 
 
 def _project(values: tuple[Any, ...]) -> Project:
-    named = dict(
-        zip(("name", "source", "column", "terminology", "release", "model", "created_at"), values, strict=False)
-    )
+    named = dict(zip((*_SAID, "created_at"), values, strict=False))
     return Project(**named, blind=bool(values[-2]), filters=stored(values[-1], dict))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Mapping as Dictionary
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from alphita import artefact
@@ -66,9 +65,7 @@ class ReviewStore:
     def __enter__(self) -> ReviewStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def add_project(self, project: Project, rows: Iterable[ReviewRow] = (), *, by: str = files.UNNAMED) -> Added:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import hashlib
 import json
+import operator
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from html import escape
@@ -68,20 +70,19 @@ class Readiness(BaseModel):
     assurance: Assurance | None
 
 
-class Announcement:
+class Announcement(failures.Gate):
     """A middleware that announces a request to the batcher, and refuses work once the index was replaced."""
 
     def __init__(self, app: ASGIApp, batcher: Batcher[Any, Any], lifetime: Lifetime) -> None:
-        self.app, self.batcher, self.lifetime = app, batcher, lifetime
+        super().__init__(app)
+        self.batcher, self.lifetime = batcher, lifetime
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in WATCHED and self.lifetime.now() == "replaced":
-            await failures.refuse(scope, receive, send, failures.Refusal(503, "index_replaced", REPLACED))
-            return
-        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in normalizing.ASKED_TOGETHER:
-            await self.app(scope, receive, send)
-            return
-        with self.batcher.announce() as arrival:
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer, unless the index was replaced."""
+        if scope["path"] not in WATCHED and self.lifetime.now() == "replaced":
+            raise failures.Refusal(503, "index_replaced", REPLACED)
+        is_announced = scope["method"] == "POST" and scope["path"] in normalizing.ASKED_TOGETHER
+        with self.batcher.announce() if is_announced else contextlib.nullcontext() as arrival:
             scope.setdefault("state", {})["arrival"] = arrival
             await self.app(scope, receive, send)
 
@@ -295,21 +296,20 @@ def _operation_html(method: str, path: str, operation: Mapping[str, Any], docume
         (one["name"], one["in"] + (", required" if one.get("required") else ""), one.get("description", ""))
         for one in operation.get("parameters", ())
     ]
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    schema = _resolved(body, document)
+    schema = _schema(operation.get("requestBody", {}), document)
     for name, field in schema.get("properties", {}).items():
         required = ", required" if name in schema.get("required", ()) else ""
         rows.append((name, "body" + required, field.get("description", "")))
     if rows:
-        parts.append("<table>" + "".join(_row(row) for row in rows) + "</table>")
+        parts += ["<table>", *map(_row, rows), "</table>"]
     for example in schema.get("examples", ()):
         parts.append(f"<pre>{escape(json.dumps(example, indent=1, ensure_ascii=False))}</pre>")
-    answers = [(status, "", one.get("description", "")) for status, one in operation.get("responses", {}).items()]
-    parts.append("<details><summary>Answers</summary><table>" + "".join(_row(row) for row in answers))
-    answer = operation.get("responses", {}).get("200", {}).get("content", {}).get("application/json", {}).get("schema")
-    fields = _resolved(answer, document).get("properties", {})
-    parts.append("".join(_row((name, "200", field.get("description", ""))) for name, field in fields.items()))
-    return "".join([*parts, "</table></details>"])
+    responses = operation.get("responses", {})
+    answers = [(status, "", one.get("description", "")) for status, one in responses.items()]
+    fields = _schema(responses.get("200", {}), document).get("properties", {})
+    answers += [(name, "200", field.get("description", "")) for name, field in fields.items()]
+    parts += ["<details><summary>Answers</summary><table>", *map(_row, answers), "</table></details>"]
+    return "".join(parts)
 
 
 def _row(cells: tuple[str, str, str]) -> str:
@@ -317,14 +317,8 @@ def _row(cells: tuple[str, str, str]) -> str:
     return f"<tr><td><code>{name}</code></td><td>{kind}</td><td>{text}</td></tr>"
 
 
-def _resolved(schema: Mapping[str, Any] | None, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema, that of its own document if it is a reference."""
-    if not schema:
-        return {}
-    if "$ref" not in schema:
-        return schema
-    found: Any = document
-    for part in schema["$ref"].removeprefix("#/").split("/"):
-        found = found[part]
-    resolved: Mapping[str, Any] = found
-    return resolved
+def _schema(sent: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a body or an answer of JSON, that of its own document if it is a reference."""
+    schema: Mapping[str, Any] = sent.get("content", {}).get("application/json", {}).get("schema", {})
+    place = schema.get("$ref", "").removeprefix("#/").split("/")
+    return functools.reduce(operator.getitem, place, document) if "$ref" in schema else schema

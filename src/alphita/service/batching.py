@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import attrgetter
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 Q = TypeVar("Q")
@@ -72,7 +71,7 @@ class Arrival:
     def __enter__(self) -> Arrival:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.over()
 
 

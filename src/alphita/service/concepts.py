@@ -6,7 +6,6 @@ import functools
 import json
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
@@ -108,14 +107,13 @@ ALL = Concepts()
 KEPT = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A concept found by one of its terms; similarity, 0 to 1, by letters or else vectors, None: unknown."""
+class FoundConcept(BaseModel):
+    """A concept found by a search."""
 
-    id: str
-    name: str
-    matched_term: str
-    similarity: float | None
+    id: str = Field(examples=["HP:0001250"])
+    name: str = Field(examples=["Seizure"])
+    matched_term: str = Field(description="the term that was found", examples=["Epileptic seizure"])
+    similarity: float | None = Field(description="0 to 1, by letters", examples=[0.71])
 
 
 class Finder:
@@ -133,13 +131,13 @@ class Finder:
         """Tell whether the vector of what was typed should be given to `find`."""
         return self.index.ngrams is None and bool(self.clean(typed))
 
-    def find(self, typed: str, top: int, vector: NDArray[np.float32] | None = None) -> list[Found]:
+    def find(self, typed: str, top: int, vector: NDArray[np.float32] | None = None) -> list[FoundConcept]:
         """Return concepts, best first; `vector`, (dim,), is that of `typed`, for an index without letters."""
-        found: dict[int, Found] = {}
+        found: dict[int, FoundConcept] = {}
         row = self.allowed.row(typed) if ":" in typed else -1
         if row >= 0:
             name = self.index.concept(row).name
-            found[row] = Found(self.allowed.id(row), name, name, 1.0)
+            found[row] = FoundConcept(id=self.allowed.id(row), name=name, matched_term=name, similarity=1.0)
         cleaned = self.clean(typed)
         if cleaned:
             for string, similarity in self._strings(cleaned, STRINGS_A_CONCEPT * top, vector):
@@ -148,17 +146,17 @@ class Finder:
                 self._add(found, string, similarity)
         return list(found.values())[:top]
 
-    def _add(self, found: dict[int, Found], string: int, similarity: float | None) -> None:
+    def _add(self, found: dict[int, FoundConcept], string: int, similarity: float | None) -> None:
         """Add the concepts that a string names, the one it stands for best first."""
         segment = self.index.segment
         for term in range(int(segment.offsets[string]), int(segment.offsets[string + 1])):
             concept = int(segment.term_concept[term])
             if concept not in found and (self._terms is None or self._terms[term]):
-                found[concept] = Found(
-                    self.allowed.id(concept),
-                    segment.concepts.column("name")[concept].as_py(),
-                    segment.terms.column("string")[term].as_py(),
-                    None if similarity is None else round(similarity, DECIMALS),
+                found[concept] = FoundConcept(
+                    id=self.allowed.id(concept),
+                    name=segment.concepts.column("name")[concept].as_py(),
+                    matched_term=segment.terms.column("string")[term].as_py(),
+                    similarity=None if similarity is None else round(similarity, DECIMALS),
                 )
 
     def _strings(
@@ -185,7 +183,7 @@ class Finder:
         )
 
     def _beginning(self, cleaned: str, most: int) -> NDArray[np.int64]:
-        """Return the rows of the shortest strings that begin so, shortest first, itself left out."""
+        """Return the rows of the shortest strings that begin so, shortest first."""
         start = cleaned.encode("utf-8", "surrogatepass")
         strings = self.index.strings
 
@@ -199,7 +197,6 @@ class Finder:
         rows = np.arange(first, last)
         if self._terms is not None:
             rows = rows[self.index.allowed[rows]]
-        rows = rows[self._lengths[rows] > len(start)]
         lengths = self._lengths[rows]
         if len(rows) > most:
             nearest = np.argpartition(lengths, most)[:most]

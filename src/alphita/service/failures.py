@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita.errors import AlphitaError, InputError, UsageError
 
@@ -86,6 +86,36 @@ async def refuse(scope: Scope, receive: Receive, send: Send, refusal: Refusal) -
     # What a client still sends is dropped, so that it comes to read the answer; but not waited for for ever.
     headers = {"Connection": "close"} if refusal.status == HTTPStatus.REQUEST_TIMEOUT else {}
     await respond(scope["path"], refusal, headers)(scope, receive, send)
+
+
+class Gate:
+    """A middleware of requests alone; a refusal that its `pass_on` raises is the answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        try:
+            await self.pass_on(scope, receive, send)
+        except Refusal as refusal:
+            await refuse(scope, receive, send, refusal)
+
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer a request, or refuse it."""
+        raise NotImplementedError
+
+
+def client_of(scope: Scope) -> str:
+    """Return the address that a request comes from."""
+    return str((scope.get("client") or ("",))[0])
+
+
+def media_type(request: Request) -> str:
+    """Return the media type of a request's body, without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def refusal_of(error: AlphitaError) -> Refusal:

@@ -21,6 +21,7 @@ from alphita.review.memory import FinalMappings
 from alphita.review.store import ReviewStore
 from alphita.service import fhir_codes, fhir_translate, keys
 from alphita.service.concepts import Finder
+from alphita.service.failures import media_type
 from alphita.service.fhir_codes import (
     COMPLEX,
     JSON_TYPES,
@@ -225,8 +226,7 @@ def _documented(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
 
 
 async def _resource(request: Request) -> bytes:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in JSON_TYPES:
+    if media_type(request) not in JSON_TYPES:
         raise Fault("not-supported", f"the body must be {MEDIA_TYPE}", 415)
     return await request.body()
 

@@ -152,17 +152,9 @@ def _add(values: Values, name: str, value: object, repeated: tuple[str, ...]) ->
 
 def _check(name: str, kind: str, value: object) -> None:
     """Make sure that a JSON value is of the parameter's type."""
-    if kind == "boolean":
-        fits = isinstance(value, bool)
-    elif kind == "integer":
-        fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    elif kind == "group":
-        fits = isinstance(value, list)
-    elif kind in COMPLEX:
-        fits = isinstance(value, dict)
-    else:
-        fits = isinstance(value, str) and bool(value.strip())
-    if not fits:
+    wanted = {"boolean": bool, "integer": int, "group": list}.get(kind, dict if kind in COMPLEX else str)
+    fits = isinstance(value, wanted) and isinstance(value, bool) == (wanted is bool)
+    if not fits or (isinstance(value, int) and value < 0) or (isinstance(value, str) and not value.strip()):
         raise Fault("value", f"the parameter {name!r} must be a {kind}")
 
 
@@ -358,11 +350,7 @@ def _value_set(index: Index, url: str, values: Values, rows: NDArray[np.int64], 
         expansion["total"] = total
     if "offset" in values or "count" in values:
         expansion["offset"] = one(values, "offset") or 0
-    said = [
-        {"name": name, _MEMBER.get(EXPAND[name], "valueString"): one(values, name)}
-        for name in FOLLOWED
-        if name in values
-    ]
+    said = [{"name": name, MEMBERS[EXPAND[name]][0]: one(values, name)} for name in FOLLOWED if name in values]
     if said:
         expansion["parameter"] = said
     language, spelled = one(values, "displayLanguage"), bool(one(values, "includeDesignations"))
@@ -370,9 +358,6 @@ def _value_set(index: Index, url: str, values: Values, rows: NDArray[np.int64], 
     if contains := [_contained(index, int(row), language, spelled) for row in rows]:
         expansion["contains"] = contains
     return {"resourceType": "ValueSet", "url": url, "status": "active", "expansion": expansion}
-
-
-_MEMBER = {"integer": "valueInteger", "boolean": "valueBoolean", "code": "valueCode"}
 
 
 def _contained(index: Index, row: int, language: str | None, spelled: bool) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita import clock, textio
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.service.failures import Refusal, refuse
+from alphita.service.failures import Gate, Refusal, client_of
 from alphita.service.limits import TOO_MANY, Pause, Rate
 from alphita.service.settings import Settings
 
@@ -55,26 +55,26 @@ def load(path: Path) -> list[Key]:
         # Without the value, which might be a key itself.
         raise InputError(f"the keys: {error.problem}", file=path, line=error.line, remedy=remedy) from None
     keys: dict[str, Key] = {}
+
+    def wrong(problem: str, field: str | None = None, **more: str | None) -> InputError:
+        return InputError(problem, file=path, line=number, field=field, **{"remedy": remedy} | more)
+
     for number, line in lines:
         if line.startswith("#"):
             continue
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) not in (2, 3):
-            raise InputError(f"{len(cells)} cells", file=path, line=number, remedy=remedy)
+            raise wrong(f"{len(cells)} cells")
         name, digest = check_name(cells[0], path, number), cells[1].lower()
         # Not shown: it might be the key itself, put there by mistake.
         if not _HASH.fullmatch(digest):
-            raise InputError(
-                "not a SHA-256 of 64 hexadecimal digits", file=path, line=number, field="sha256", remedy=remedy
-            )
+            raise wrong("not a SHA-256 of 64 hexadecimal digits", "sha256")
         if digest in keys:
-            raise InputError("the same key is there twice", file=path, line=number, field="sha256")
+            raise wrong("the same key is there twice", "sha256", remedy=None)
         try:
             last_day = date.fromisoformat(cells[2]) if len(cells) == 3 and cells[2] else None
         except ValueError:
-            raise InputError(
-                "not a date", file=path, line=number, field="last day", value=cells[2], remedy="write it as 2030-12-31"
-            ) from None
+            raise wrong("not a date", "last day", value=cells[2], remedy="write it as 2030-12-31") from None
         keys[digest] = Key(name, digest, last_day)
     if not keys:
         raise InputError("holds no key", file=path, remedy=remedy)
@@ -165,37 +165,33 @@ class KeyRing:
             self.written = self.path.stat().st_mtime
 
 
-class Authentication:
+class Authentication(Gate):
     """A middleware that lets in who may ask, and notes who it is in the request's state."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = (), ring: KeyRing | None = None
     ) -> None:
-        self.app, self.settings = app, settings
+        super().__init__(app)
+        self.settings = settings
         self._open = {*OPEN, *open_paths}
         self._ring = ring or KeyRing(settings.keys)
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
         self._header = (settings.trust_user_header or "").lower()
         self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer who may ask, and anyone what is open."""
         state = scope.setdefault("state", {})
+        state["reviewer"] = None
         try:
             state["reviewer"] = self.identify(scope)
-        except Refusal as unknown:
-            state["reviewer"] = None
-            refusal = unknown
+        except Refusal:
             if scope["path"] not in self._open or scope["method"] not in ("GET", "HEAD"):
-                if wait := self._wrong.take(str((scope.get("client") or ("",))[0])):
-                    refusal = Refusal(
-                        TOO_MANY, "too_many_requests", "too many requests without a key", retry_after=wait
-                    )
+                if wait := self._wrong.take(client_of(scope)):
                     await self._pause()
-                await refuse(scope, receive, send, refusal)
-                return
+                    problem = "too many requests without a key"
+                    raise Refusal(TOO_MANY, "too_many_requests", problem, retry_after=wait) from None
+                raise
         await self.app(scope, receive, send)
 
     def identify(self, scope: Scope) -> str:
@@ -203,7 +199,7 @@ class Authentication:
         if self.settings.access == "keys":
             return self._by_key(headers.getlist("authorization"))
         if self.settings.access == "header":
-            return self._by_header(headers.getlist(self._header), (scope.get("client") or ("",))[0])
+            return self._by_header(headers.getlist(self._header), client_of(scope))
         return LOCAL
 
     def _by_key(self, given: list[str]) -> str:

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from alphita.service.failures import Refusal, refuse
+from alphita.service.failures import Gate, Refusal, client_of
 from alphita.service.settings import Settings
 
 # Asked by machines that watch this one; they are always answered.
@@ -80,42 +80,34 @@ class Pause:
             self.waiting -= 1
 
 
-class Limits:
+class Limits(Gate):
     """The middleware."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app, self.settings = app, settings
+        super().__init__(app)
+        self.settings = settings
         self.rate = Rate(settings.rate, settings.burst)
         self.requests = 0
         self.bytes = 0
         self.pause = Pause()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer a request within the limits, or refuse it."""
         if scope["path"] in WATCHED:
             seconds = self.settings.seconds
             await self._timed(scope, receive, send, time.monotonic() + seconds, seconds)
             return
-        try:
-            self._admit(scope)
-        except Refusal as refusal:
-            if refusal.status == TOO_MANY:
-                await self.pause()
-            await refuse(scope, receive, send, refusal)
-            return
+        await self._admit(scope)
         self.requests += 1
         try:
             await self._bounded(scope, receive, send)
         finally:
             self.requests -= 1
 
-    def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope) -> None:
         client = scope.get("state", {}).get("reviewer")
-        if client in (None, "local"):
-            client = (scope.get("client") or ("",))[0]
-        if wait := self.rate.take(str(client)):
+        if wait := self.rate.take(client_of(scope) if client in (None, "local") else str(client)):
+            await self.pause()
             raise Refusal(
                 TOO_MANY, "too_many_requests", f"more than {self.settings.rate:g} requests a second", retry_after=wait
             )
@@ -137,8 +129,6 @@ class Limits:
         try:
             if await self._read(scope, receive, body, seconds):
                 await self._timed(scope, replay, send, deadline, seconds)
-        except Refusal as refusal:
-            await refuse(scope, receive, send, refusal)
         finally:
             self.bytes -= body.size
 
@@ -189,8 +179,8 @@ class Limits:
         except TimeoutError:
             if started or not limit.expired():
                 raise
-            slow = Refusal(504, "timeout", f"no answer within {seconds:g} s; it may still be done", retry_after=1)
-            await refuse(scope, receive, send, slow)
+            problem = f"no answer within {seconds:g} s; it may still be done"
+            raise Refusal(504, "timeout", problem, retry_after=1) from None
 
 
 def _seconds(scope: Scope, settings: Settings) -> float:
@@ -238,35 +228,23 @@ def secure(message: Message) -> None:
         headers.setdefault(name, value)
 
 
-class Origins:
+class Origins(Gate):
     """A middleware that refuses what another site's page sends."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str] = ()) -> None:
-        self.app = app
+        super().__init__(app)
         self._hosts = {host.lower() for host in hosts}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        refusal = self._refusal(scope["method"], Headers(scope=scope))
-        if refusal is not None:
-            await refuse(scope, receive, send, refusal)
-        else:
-            await self.app(scope, receive, send)
-
-    def _refusal(self, method: str, headers: Headers) -> Refusal | None:
-        host = headers.get("host", "")
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer what its own pages, or no page, ask under one of its names."""
+        headers = Headers(scope=scope)
+        host, site, origin = headers.get("host", ""), headers.get("sec-fetch-site"), headers.get("origin")
         if self._hosts and _name(host) not in self._hosts:
-            return Refusal(403, "wrong_host", "this host name is not allowed; add it with --allow-host")
-        if method in SAFE:
-            return None
-        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        if site is not None:
-            own = site in OWN_PAGES
-        else:
-            own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
-        return None if own else Refusal(403, "other_site", "another site's page may not change anything here")
+            raise Refusal(403, "wrong_host", "this host name is not allowed; add it with --allow-host")
+        is_own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
+        if scope["method"] not in SAFE and not (is_own if site is None else site in OWN_PAGES):
+            raise Refusal(403, "other_site", "another site's page may not change anything here")
+        await self.app(scope, receive, send)
 
 
 def _name(host: str) -> str:

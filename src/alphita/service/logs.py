@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from alphita.errors import AlphitaError
 from alphita.printing import visible
 from alphita.service.batching import Batch
-from alphita.service.failures import Refusal, refusal_of, refuse
+from alphita.service.failures import Gate, Refusal, client_of, refusal_of, refuse
 from alphita.service.limits import Rate, secure
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -185,16 +185,15 @@ def event(name: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
     LOGGER.info(name, extra={"fields": fields})
 
 
-class RequestLog:
+class RequestLog(Gate):
     """The outermost middleware: numbers requests, logs and counts them, and answers for what nothing else caught."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, mentions: bool = False) -> None:
-        self.app, self.metrics, self.mentions = app, metrics, mentions
+        super().__init__(app)
+        self.metrics, self.mentions = metrics, mentions
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer, and tell of it."""
         state = scope.setdefault("state", {})
         number = state["request_id"] = secrets.token_hex(8)
         start = time.perf_counter()
@@ -231,12 +230,10 @@ class RequestLog:
             "status": status,
             "ms": round(1000 * seconds, 1),
             "reviewer": state.get("reviewer"),
-            "client": (scope.get("client") or ("",))[0],
+            "client": client_of(scope),
         }
-        fields |= {name: state[name] for name in ("rows", "refused") if name in state}
-        if self.mentions:
-            fields |= {"asked": state["asked"]} if "asked" in state else {}
-        event("request", **fields)
+        more = ("rows", "refused", *(["asked"] if self.mentions else []))
+        event("request", **fields, **{name: state[name] for name in more if name in state})
 
 
 def route_of(scope: Scope) -> str:

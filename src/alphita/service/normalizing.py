@@ -25,8 +25,8 @@ from alphita.mappings.record import Decision, Method
 from alphita.review.database import Unknown
 from alphita.service import concepts
 from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, QueueFull, tokens
-from alphita.service.concepts import Finders
-from alphita.service.failures import Refusal, documented
+from alphita.service.concepts import Finders, FoundConcept
+from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
@@ -100,15 +100,6 @@ class Vectors(BaseModel):
 
     vectors: list[list[float]]
     model: str = Field(description="content hash of the encoder")
-
-
-class FoundConcept(BaseModel):
-    """A concept found by a search."""
-
-    id: str = Field(examples=["HP:0001250"])
-    name: str = Field(examples=["Seizure"])
-    matched_term: str = Field(description="the term that was found", examples=["Epileptic seizure"])
-    similarity: float | None = Field(description="0 to 1, by letters", examples=[0.71])
 
 
 class FoundConcepts(BaseModel):
@@ -258,8 +249,7 @@ def cost(question: Question) -> int:
 
 async def json_only(request: Request) -> None:
     """Refuse a body that does not say that it is JSON: a dependency of what takes one."""
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given != JSON:
+    if media_type(request) != JSON:
         raise Refusal(415, "not_json", "send JSON, with the header Content-Type: application/json")
 
 

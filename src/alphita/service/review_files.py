@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -218,15 +218,7 @@ def imported(path: str, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     project = project_of(asked.name, asked.source, asked.column, index, blind=asked.blind, concepts=concepts)
     with ReviewStore.open(asked.store) as store:
         added = add(store, project, rows, index, by=asked.by, guarded=True, left_out=left_out)
-    yield {
-        "new": added.new,
-        "known": added.known,
-        "decided": added.decided,
-        "overtaken": added.overtaken,
-        "left_out": dict(left_out),
-        "set_aside": rejects.count,
-        "problems": rejects.first,
-    }
+    yield {**asdict(added), "left_out": dict(left_out), "set_aside": rejects.count, "problems": rejects.first}
 
 
 def _unpack(path: Path, most: int) -> None:

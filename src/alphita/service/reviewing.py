@@ -36,7 +36,7 @@ from alphita.review.records import Decision, Kind, Order, ReviewRow, Standing, S
 from alphita.review.store import Conflict, ReviewStore, Unknown
 from alphita.service import keys, review_files
 from alphita.service.concepts import Finders, find_concept
-from alphita.service.failures import Refusal, documented
+from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.normalizing import check_strings, json_only
 from alphita.service.review_files import Job
 from alphita.service.settings import Settings
@@ -50,6 +50,7 @@ Comment = Annotated[str, Field(max_length=10_000)]
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 ConceptId = Annotated[str, Field(min_length=1, max_length=1_000)]
 ANSWER = ("concept_id", "concept_name", "matched_term", "similarity", "confidence", "decision", "relation")
+ROW = ("id", "number", "code", "mention", "frequency", "context", "risk")
 CONCEPTS_KEPT = 10_000
 
 
@@ -112,15 +113,8 @@ def standing_json(standing: Standing, reviewer: str) -> dict[str, Any]:
     row = standing.row
     mine = next((decision for decision in standing.decisions if decision.reviewer == reviewer), None)
     answer = row.candidates[0] if row.candidates else None
-    return {
-        "id": row.id,
-        "number": row.number,
-        "code": row.code,
-        "mention": row.mention,
-        "frequency": row.frequency,
-        "context": row.context,
+    return {name: getattr(row, name) for name in ROW} | {
         "types": list(row.types),
-        "risk": row.risk,
         "state": standing.state,
         "settled": standing.settled,
         "concept_id": standing.concept_id,
@@ -279,18 +273,8 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
             for disagreement in store.disagreements(name, reviewer=reviewer)
         }
         found = store.disagreements(name, reviewer=reviewer)
-        return {
-            "total": len(found),
-            "rows": [
-                standing_json(one, reviewer)
-                | {
-                    "decisions": [decision_json(decision) for decision in one.decisions],
-                    "candidates": [asdict(candidate) for candidate in one.row.candidates],
-                    "newest": last.id if (last := newest.get(one.row.id)) else 0,
-                }
-                for one in found
-            ],
-        }
+        details = [detail_json(one, reviewer, newest.get(one.row.id), lambda _: {}) for one in found]
+        return {"total": len(found), "rows": details}
 
 
 class _Chosen:
@@ -367,12 +351,8 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
         done = store.bulk(
             name, reviewer, asked.uid, threshold=asked.threshold, types=asked.types, preview=asked.preview
         )
-        return {
-            "rows": done.rows,
-            "occurrences": done.occurrences,
-            "expected_wrong": done.expected_wrong,
-            "applied": not asked.preview,
-        }
+        told = {name: getattr(done, name) for name in ("rows", "occurrences", "expected_wrong")}
+        return told | {"applied": not asked.preview}
 
     @routes.post(
         "/projects/{name}/rows/{row}/adjudicate",
@@ -392,9 +372,7 @@ def _check_project(row: ReviewRow, name: str) -> None:
 class Remembering(BaseModel):
     """Strings of one source."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"source": "LAB_SYSTEM", "mentions": ["hart attack", "T2DM"]}]}
-    )
+    model_config = _like({"source": "LAB_SYSTEM", "mentions": ["hart attack", "T2DM"]})
 
     source: str = Field(description="source of the strings, as named in the projects")
     mentions: list[str] = Field(description="the strings; compared after cleaning")
@@ -506,7 +484,6 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
         body: bytes = Depends(_file),
     ) -> dict[str, Any]:
         """Import a file of mappings into a project, which is created if it does not exist."""
-        kind = _kind(request)
         job = Job(
             store=str(store.path),
             index=str(index.path.resolve()),
@@ -515,7 +492,7 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
             source=source,
             column=column,
             blind=blind,
-            format=format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")),
+            format=format_ or ("" if filename else BY_MEDIA_TYPE.get(media_type(request), "csv")),
             filename=filename,
             by=reviewer,
             concepts=concepts.to_json(),
@@ -618,10 +595,6 @@ _said.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 
 
 async def _file(request: Request) -> bytes:
-    if _kind(request) in REFUSED_TYPES:
+    if media_type(request) in REFUSED_TYPES:
         raise Refusal(415, "unsupported_media_type", "send the file itself, as text/csv or application/octet-stream")
     return await request.body()
-
-
-def _kind(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -299,17 +299,16 @@ def _rows(frame: pl.DataFrame, kind: str, *, name: str = "name", **columns: str)
     )
 
 
+def facts(terminology: Terminology) -> dict[str, Any]:
+    """Return a release's name, content_hash and versions."""
+    versions = [str(source["version"]) for source in terminology.manifest.get("sources", []) if source.get("version")]
+    return {"name": terminology.path.name, "content_hash": terminology.content_hash, "versions": versions}
+
+
 def _facts(terminology: Terminology) -> dict[str, Any]:
     retired = int(terminology.retired.sum())
-    versions = [str(source["version"]) for source in terminology.manifest.get("sources", []) if source.get("version")]
-    return {
-        "name": terminology.path.name,
-        "content_hash": terminology.content_hash,
-        "versions": versions,
-        "live concepts": terminology.n_concepts - retired,
-        "retired concepts": retired,
-        "terms": terminology.n_terms,
-    }
+    numbers = {"live concepts": terminology.n_concepts - retired, "retired concepts": retired}
+    return facts(terminology) | numbers | {"terms": terminology.n_terms}
 
 
 def _headline(label: str, facts: dict[str, Any]) -> str:

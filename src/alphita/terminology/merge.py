@@ -493,7 +493,7 @@ class Refusal:
 class Joined:
     """The result of a joining; `root` has for each concept the smallest number of those it was joined with."""
 
-    root: list[int]
+    root: NDArray[np.int64]
     used: list[Claim] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
 
@@ -511,7 +511,9 @@ def join(sources: Sequence[str], claims: Iterable[Claim], vetoes: Iterable[tuple
             best[pair] = claim
     for _, level in groupby(sorted(best.values(), key=lambda claim: claim.rank), key=lambda claim: claim.level):
         joiner.take(list(level))
-    root = [joiner.find(concept) for concept in range(len(sources))]
+    root = np.arange(len(sources), dtype=np.int64)
+    for concept in joiner.parent:
+        root[concept] = joiner.find(concept)
     return Joined(root, joiner.used, joiner.refused)
 
 
@@ -522,7 +524,8 @@ _Step = tuple[int, int, Claim]
 class _Joiner:
     def __init__(self, sources: Sequence[str], vetoes: Iterable[tuple[int, int]]) -> None:
         self.sources = sources
-        self.parent = list(range(len(sources)))
+        # Of what was joined to another: nearly all concepts have none.
+        self.parent: dict[int, int] = {}
         # Of each root that has more than itself: its members by source; sets are small, for a source counts once.
         self.members: dict[int, dict[str, int]] = {}
         self.links: defaultdict[int, list[Claim]] = defaultdict(list)
@@ -535,9 +538,9 @@ class _Joiner:
 
     def find(self, concept: int) -> int:
         root = concept
-        while self.parent[root] != root:
+        while root in self.parent:
             root = self.parent[root]
-        while self.parent[concept] != root:
+        while concept != root:
             self.parent[concept], concept = root, self.parent[concept]
         return root
 
@@ -655,41 +658,20 @@ def merge(
 def _merged(terminologies: Sequence[Terminology], sets: Sequence[sssom.MappingSet], options: Options) -> Merged:
     nodes = Nodes(terminologies, sets)
     claims = Claims(nodes, sets, options)
-    root, used, refused = _join(nodes, claims)
+    joined = join(nodes.sources, claims.claims, claims.vetoes)
+    root, refused = joined.root, joined.refused
     dropped = claims.dropped
     dropped["concepts with an id that an earlier terminology has"] = nodes.n_repeated
     merged = Merged(_Gatherer(nodes, claims).tables(root))
     # How many concepts of the terminologies each node was joined with, itself among them.
     sizes = np.bincount(root[: nodes.n_real], minlength=len(root))[root]
-    merged.joined = [joined_row(nodes, claim, root) for claim in used if sizes[claim.first] > 1]
+    merged.joined = [joined_row(nodes, claim, root) for claim in joined.used if sizes[claim.first] > 1]
     shown = [refusal for refusal in refused if sizes[refusal.claim.first] and sizes[refusal.claim.second]]
     merged.conflicts = [conflict_row(nodes, refusal) for refusal in shown]
     dropped["refused claims about concepts of no terminology"] = len(refused) - len(shown)
     merged.tables.dropped = ordered(dropped)
     merged.counts = counts(nodes, claims, root, merged.conflicts)
     return merged
-
-
-def _join(nodes: Nodes, claims: Claims) -> tuple[NDArray[np.int64], list[Claim], list[Refusal]]:
-    """Join over the nodes that claims name, renumbered; return each node's root, and the claims used and refused."""
-    back = sorted({node for claim in claims.claims for node in (claim.first, claim.second)})
-    local = {node: place for place, node in enumerate(back)}
-    renumbered = [claim._replace(first=local[claim.first], second=local[claim.second]) for claim in claims.claims]
-    known = [(local[first], local[second]) for first, second in claims.vetoes if first in local and second in local]
-    joined = join([nodes.sources[node] for node in back], renumbered, known)
-    root = np.arange(len(nodes.frame), dtype=np.int64)
-    for place, first in enumerate(joined.root):
-        root[back[place]] = back[first]
-
-    def restored(claim: Claim) -> Claim:
-        return claim._replace(first=back[claim.first], second=back[claim.second])
-
-    refused = []
-    for refusal in joined.refused:
-        apart = (back[refusal.kept_apart[0]], back[refusal.kept_apart[1]])
-        chain = tuple(map(restored, refusal.chain))
-        refused.append(Refusal(refusal.kind, restored(refusal.claim), apart, chain))
-    return root, [restored(claim) for claim in joined.used], refused
 
 
 JOINED_COLUMNS = ("id", "first", "first_name", "second", "second_name", "names_agree", "evidence")

@@ -119,6 +119,7 @@ class Tables:
         sources: one dict a file: name, file, version, licence, sha256.
         parent_relations: the relation labels that lead from a concept to its parents.
         dropped: what was left out on purpose, counted; it goes into the manifest.
+        source: of all rows of tables without the column `source`.
     """
 
     concepts: pl.DataFrame
@@ -133,6 +134,7 @@ class Tables:
     sources: list[dict[str, Any]] = field(default_factory=list)
     parent_relations: tuple[str, ...] = (IS_A,)
     dropped: dict[str, int] = field(default_factory=dict)
+    source: str | None = None
 
 
 def too_long(string: str, limit: int = MAX_TERM_CHARACTERS) -> str:
@@ -154,8 +156,10 @@ def successors(targets: pl.DataFrame, replaces: pl.Expr) -> pl.DataFrame:
     )
 
 
-def complete(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+def complete(table: str, frame: pl.DataFrame, source: str | None = None) -> pl.DataFrame:
     """Return `frame` with the columns of `SCHEMAS[table]` in order, then file and line if given; defaults filled in."""
+    if source is not None and "source" not in frame.columns:
+        frame = frame.with_columns(source=pl.lit(source, dtype=pl.Categorical))
     columns = []
     for name, (kind, default) in SCHEMAS[table].items():
         if name not in frame.columns:
@@ -257,7 +261,7 @@ class _Writer:
 
     def _concepts(self) -> pl.DataFrame:
         """Give each concept its row: the rank of its id by bytes."""
-        frame = complete("concepts", self.tables.concepts).with_row_index("place")
+        frame = complete("concepts", self.tables.concepts, self.tables.source).with_row_index("place")
         frame = self._refuse(frame, pl.col("id").is_null() | (pl.col("id") == ""), "a concept without id", "id")
         frame = frame.sort("id", maintain_order=True)
         frame = self._refuse(frame, pl.col("id") == pl.col("id").shift(1), "this id was defined before", "id")
@@ -357,7 +361,7 @@ class _Writer:
 
     def _resolved(self, table: str, references: list[str]) -> pl.DataFrame:
         """Return a table with its concept references as our rows; those that lead nowhere are refused."""
-        frame = complete(table, getattr(self.tables, table))
+        frame = complete(table, getattr(self.tables, table), self.tables.source)
         setattr(self.tables, table, empty(table))
         for column in references:
             rows = self._rows(frame[column])

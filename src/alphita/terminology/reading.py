@@ -44,7 +44,7 @@ def tables_of(terminology: Terminology) -> Tables:
         sources=[dict(source) for source in terminology.manifest.get("sources", [])],
         parent_relations=parents or (model.IS_A,),
         dropped=dict(terminology.manifest.get("dropped", {})),
-        **side,
+        **side,  # type: ignore[arg-type]
     )
 
 

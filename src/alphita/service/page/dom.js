@@ -1,7 +1,7 @@
 // Making elements. Text only ever goes in as text, so that nothing from a terminology or a comment is read as HTML.
 
 /**
- * Return the element with this id. The type checker takes its kind from index.html (tests/service/test_page_types.py).
+ * Return the element with this id. The type checker takes its kind from index.html (tests/service/test_page.py).
  *
  * @template {keyof Elements} Id
  * @param {Id} id

@@ -151,6 +151,10 @@ def one_of(field: str, values: Sequence[str], problem: str) -> Check:
     return field, ~pl.col(field).is_in(list(values)), problem
 
 
+def none_of(field: str, values: Sequence[str], problem: str) -> Check:
+    return field, pl.col(field).is_in(list(values)), problem
+
+
 def matching(field: str, pattern: str, problem: str) -> Check:
     return field, ~pl.col(field).str.contains(pattern), problem
 

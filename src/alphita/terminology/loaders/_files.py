@@ -217,37 +217,8 @@ def check_encoding(encoding: str) -> str:
 
 def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text without the line's end) of a text file."""
-    member = file if isinstance(file, Member) else Member(file)
-    encoding = check_encoding(encoding)
-    if encoding.startswith(("utf-16", "utf-32")):
-        yield from _wide_lines(member, encoding, rejects)
-        return
-    with member.open() as opened:
-        for number, raw in enumerate(_raw_lines(opened, member), 1):
-            if number == 1:
-                if raw.startswith(UTF16):
-                    raise InputError(
-                        "this file is UTF-16", file=member.place, remedy="name its encoding: encoding=utf-16"
-                    )
-                raw = raw.removeprefix(codecs.BOM_UTF8)
-            line = _decoded(raw, number, member, encoding, rejects)
-            if line is not None:
-                yield number, line.rstrip("\r\n")
-
-
-def _raw_lines(file: IO[bytes], member: Member) -> Iterator[bytes]:
-    number = 0
-    while True:
-        with reading(member.place, number or None, packing=member.packing):
-            raw = file.readline(MAX_LINE_BYTES)
-        if len(raw) == MAX_LINE_BYTES:
-            raise _endless_line(member.place, number + 1)
-        if not raw:
-            return
-        # Bytes are split at LF, CRLF and CR alone.
-        lines = raw.splitlines(keepends=True)
-        yield from lines
-        number += len(lines)
+    for block in blocks(file if isinstance(file, Member) else Member(file), encoding, rejects):
+        yield from numbered(block)
 
 
 def _wide_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
@@ -322,14 +293,14 @@ def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
     """Yield (number of the first line, text of whole lines, each ended by a line feed)."""
     encoding = check_encoding(encoding)
     if encoding.startswith(("utf-16", "utf-32")):
-        yield from _joined(lines(member, encoding, rejects))
+        yield from _joined(_wide_lines(member, encoding, rejects))
         return
-    # The checks of a file's beginning; what they refuse is met again below and reported then.
-    next(lines(member, encoding, Rejects(None)), None)
     number = 1
     with member.open() as file:
         pieces = iter(partial(_next_block, file, member), b"")
         for raw in whole_lines(pieces, member.place, counted=True):
+            if number == 1 and raw.startswith(UTF16):
+                raise InputError("this file is UTF-16", file=member.place, remedy="name its encoding: encoding=utf-16")
             raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
             try:
                 text = raw.decode(encoding)
@@ -342,12 +313,6 @@ def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
             else:
                 yield number, text
             number += raw.count(b"\n")
-
-
-def block_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text without the line's end), as `lines` does and several times as fast."""
-    for block in blocks(member, encoding, rejects):
-        yield from numbered(block)
 
 
 def numbered(block: Block) -> Iterator[tuple[int, str]]:

@@ -405,9 +405,7 @@ class Reader:
         preferred = _best(terms["concept"].to_numpy(), terms["score"].to_numpy(), terms["atom"], self.n)
         self.terms = terms.drop("score", "atom").with_columns(preferred=pl.Series(preferred))
         known = self.rows.ids.filter(pl.Series(self.place >= 0))
-        self.concepts = pl.DataFrame({"id": dialect.prefix + ":" + known}).with_columns(
-            source=pl.lit(dialect.prefix).cast(pl.Categorical), retired=pl.lit(False)
-        )
+        self.concepts = pl.DataFrame({"id": dialect.prefix + ":" + known}).with_columns(retired=pl.lit(False))
         if dialect.retire_obsolete:
             is_live = np.zeros(len(self.place), bool)
             is_live[self.rows.of(pl.concat(live))] = True
@@ -615,9 +613,7 @@ class Reader:
             frames.append(frame.select(columns))
         rows = pl.concat(frames)
         ids = rows.select("CUI1").unique(maintain_order=True)
-        concepts = ids.select(
-            id=prefix + ":" + pl.col("CUI1"), source=pl.lit(prefix).cast(pl.Categorical), retired=pl.lit(True)
-        )
+        concepts = ids.select(id=prefix + ":" + pl.col("CUI1"), retired=pl.lit(True))
         self.concepts = pl.concat([self.concepts, concepts])
         ids = ids.with_columns(concept=pl.int_range(self.n, self.n + len(ids), dtype=pl.Int32))
         self.n += len(ids)
@@ -630,7 +626,6 @@ class Reader:
             rows["concept"].to_numpy(),
             predicate=model.predicate(pl.col(column).is_in(replaced)),
             object=pl.concat_str(pl.lit(f"{prefix}:"), pl.col("CUI2")),
-            source=pl.lit(prefix),
         )
 
     def tables(self, sources: list[dict[str, Any]]) -> Tables:
@@ -651,6 +646,7 @@ class Reader:
             relations=relations,
             semantic_types=self.semantic_types,
             sources=sources,
+            source=self.dialect.prefix,
             parent_relations=self.parent_labels,
             dropped=dict(self.sieve.dropped),
             **side,
@@ -660,13 +656,8 @@ class Reader:
 def _type_of_term() -> pl.Expr:
     """Return the type of a term as Alphita writes it, from SUPPRESS, TTY and SAB."""
     known = pl.col("TTY").replace_strict(TERM_TYPES, default=None, return_dtype=pl.String)
-    return (
-        pl.when(pl.col("SUPPRESS") == "O")
-        .then(pl.lit("obsolete"))
-        .when(known.is_null() & pl.col("SAB").is_in(LAYPERSON_SOURCES))
-        .then(pl.lit("layperson"))
-        .otherwise(known)
-    )
+    layperson = pl.when(pl.col("SAB").is_in(LAYPERSON_SOURCES)).then(pl.lit("layperson"))
+    return pl.when(pl.col("SUPPRESS") == "O").then(pl.lit("obsolete")).otherwise(pl.coalesce(known, layperson))
 
 
 def _best(concept: Int32, score: NDArray[np.int32], atom: pl.Series, n: int) -> NDArray[np.bool_]:
@@ -678,10 +669,7 @@ def _best(concept: Int32, score: NDArray[np.int32], atom: pl.Series, n: int) -> 
 
 
 def _label(kind: str) -> pl.Expr:
-    rel, rela = pl.col("REL"), pl.col("RELA")
-    if kind == "rel":
-        return pl.when(rel == "").then(rela).otherwise(rel)
-    if kind == "rela":
-        return pl.when(rela == "").then(rel).otherwise(rela)
-    only = pl.when(rela == "").then(rel).when(rel == "").then(rela)
-    return only.otherwise(pl.concat_str(rel, rela, separator=":"))
+    rel, rela = (pl.col(name).replace("", None) for name in ("REL", "RELA"))
+    if kind == "both":
+        return pl.concat_str(rel, rela, separator=":", ignore_nulls=True)
+    return pl.coalesce((rel, rela) if kind == "rel" else (rela, rel))

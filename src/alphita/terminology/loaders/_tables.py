@@ -12,16 +12,16 @@ import io
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, takewhile
 from pathlib import Path, PurePath
-from typing import IO, Any
+from typing import IO
 
 import polars as pl
 from pydantic import Field
 
 from alphita import textio, workbooks
+from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import model
 from alphita.terminology.loaders import _files
@@ -38,25 +38,14 @@ PARQUET_MAGIC = b"PAR1"
 # Comes before the first block, because a header of several lines leaves some lines waiting.
 _NOTHING: Block = (0, "")
 
-# Options of loaders that read tables.
-DELIMITER: str = Field("", description="delimiter of cells; by default from the name (.tsv) or the first line")
-QUOTE: str = Field('"', max_length=1, description="quotation mark of cells; empty: quotes have no special meaning")
-ENCODING: str = Field("utf-8", description="encoding of CSV and TSV files")
-SHEET: str = Field("", description="sheet of an Excel workbook; by default the only one that is not empty")
 
+class Format(Config):
+    """Options of loaders of tables: how text files are written, and where in a workbook the table is."""
 
-@dataclass(frozen=True)
-class Format:
-    """How text files are written, and where in a workbook the table is; Parquet needs neither."""
-
-    delimiter: str = ""
-    quote: str = '"'
-    encoding: str = "utf-8"
-    sheet: str = ""
-
-    @classmethod
-    def of(cls, options: Any) -> Format:  # noqa: ANN401 - the options of any loader of tables
-        return cls(options.delimiter, options.quote, options.encoding, options.sheet)
+    delimiter: str = Field("", description="delimiter of cells; by default from the name (.tsv) or the first line")
+    quote: str = Field('"', max_length=1, description="quotation mark of cells; empty: quotes have no special meaning")
+    encoding: str = Field("utf-8", description="encoding of CSV and TSV files")
+    sheet: str = Field("", description="sheet of an Excel workbook; by default the only one that is not empty")
 
 
 class Delimited:

@@ -216,7 +216,7 @@ class _Reader:
     def read_index(self, member: Member) -> dict[str, Any]:
         """Add the entries of an alphabetical index, after the lists, as names of their codes."""
         self.columns.file = member.place
-        index = Index(member, self.columns.rejects, self.columns.dropped)
+        index = Index(member, self.columns)
         terms = self.columns.frame("terms")
         titles = dict(terms.filter("preferred").select("code", "string").iter_rows())
         taken = set(zip(terms["code"], clean_many(terms["string"]), strict=True))
@@ -605,8 +605,8 @@ class _Entry:
 class Index:
     """An index that was read."""
 
-    def __init__(self, member: Member, rejects: Rejects, dropped: Counter[str]) -> None:
-        self.member, self.rejects, self.dropped = member, rejects, dropped
+    def __init__(self, member: Member, columns: Columns) -> None:
+        self.columns, self.dropped = columns, columns.dropped
         self.version: str | None = None
         if f"<{_ROOT}" in _head(member):
             xml = _Xml(member)
@@ -614,7 +614,7 @@ class Index:
             self.rows = list(self._whole(xml.entries))
         else:
             _, self._term_field, self._code_field = COLUMNS
-            self.rows = list(self._whole(_table_entries(member, rejects)))
+            self.rows = list(self._whole(_table_entries(member, columns.rejects)))
         if not any(row.code for row in self.rows):
             raise InputError("no entry with a code in this file: not the index of diseases", file=member.place)
 
@@ -627,7 +627,7 @@ class Index:
             if entry.wrong is not None:
                 if entry.wrong:
                     problem, name, value = entry.wrong
-                    self.rejects.add(problem, file=self.member.place, line=entry.line, field=name, value=value)
+                    self.columns.refuse(problem, entry.line, name, value)
                 deepest = min(deepest, entry.level)
             elif entry.level > deepest:
                 self.dropped["index entries below one that was left out"] += 1
@@ -645,13 +645,7 @@ class Index:
         for row, name in named(self.rows):
             match = FIRST_CODE.fullmatch(row.code)
             if match is None:
-                self.rejects.add(
-                    "not an ICD-10-CM code",
-                    file=self.member.place,
-                    line=row.line,
-                    field=self._code_field,
-                    value=row.code,
-                )
+                self.columns.refuse("not an ICD-10-CM code", row.line, self._code_field, row.code)
                 continue
             code = match[1]
             while match[2] and code not in codes and len(code) > _CATEGORY:

@@ -141,15 +141,16 @@ class _Reader:
         upwards = edges.filter(_given("IMMEDIATE_PARENT"))
         is_a = _edges(upwards, "CODE", pl.lit(model.IS_A).alias("relation"), "IMMEDIATE_PARENT")
         tables = Tables(
-            concepts=concepts.select("retired", id="concept", source=pl.lit(SOURCE)),
+            concepts=concepts.select("retired", id="concept"),
             terms=self._terms(loinc, parts),
             relations=pl.concat([_link_relations(links), is_a]),
-            definitions=_with_source(
-                definitions.select("concept", "file", "line", text="DefinitionDescription", language=pl.lit("en"))
+            definitions=definitions.select(
+                "concept", "file", "line", text="DefinitionDescription", language=pl.lit("en")
             ),
             semantic_types=_semantic_types(loinc, parts),
             replacements=self._replacements(concepts),
             properties=_properties(loinc),
+            source=SOURCE,
         )
         tables.sources = _files.sources(self.used, "LOINC", _version)
         tables.dropped = dict(self.sieve.dropped)
@@ -209,7 +210,7 @@ class _Reader:
         self.sieve.count("translations equal to the English name", len(untranslated))
         if len(untranslated):
             once = once.join(untranslated.select(same), on=same, how="anti", maintain_order="left")
-        return _with_source(once)
+        return once
 
     def _variant(self, tag: str, member: Member) -> list[pl.DataFrame]:
         language = tag.partition("-")[0]
@@ -232,7 +233,7 @@ class _Reader:
         frame = frame.unique(["concept", "object"], keep="first", maintain_order=True)
         frame = frame.join(concepts.select("concept", "retired"), on="concept", maintain_order="left")
         follow = pl.col("retired") & (pl.len().over("concept") == 1)
-        return _with_source(frame.select("concept", "object", "file", "line", model.predicate(follow)))
+        return frame.select("concept", "object", "file", "line", model.predicate(follow))
 
 
 def _all_parts(parts: pl.DataFrame, links: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
@@ -298,7 +299,7 @@ def _related(frame: pl.DataFrame, language: str) -> pl.DataFrame:
 
 
 def _edges(frame: pl.DataFrame, head: str, relation: pl.Expr, tail: str) -> pl.DataFrame:
-    return _with_source(frame.select("file", "line", relation, head=_curie(head), tail=_curie(tail)))
+    return frame.select("file", "line", relation, head=_curie(head), tail=_curie(tail))
 
 
 def _link_relations(links: pl.DataFrame) -> pl.DataFrame:
@@ -313,7 +314,7 @@ def _link_relations(links: pl.DataFrame) -> pl.DataFrame:
 def _semantic_types(loinc: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     classes = loinc.filter(_given("CLASS")).select("concept", semantic_type="CLASS", code="CLASSTYPE")
     kinds = parts.filter(_given("PartTypeName")).select("concept", semantic_type="PartTypeName", code=pl.lit("part"))
-    return _with_source(pl.concat([classes, kinds]).with_columns(code=pl.col("code").replace("", None)))
+    return pl.concat([classes, kinds]).with_columns(code=pl.col("code").replace("", None))
 
 
 def _properties(loinc: pl.DataFrame) -> pl.DataFrame:
@@ -325,7 +326,7 @@ def _properties(loinc: pl.DataFrame) -> pl.DataFrame:
         status.filter(_given(column)).select("concept", "file", "line", name=pl.lit(name), value=column)
         for column, name in columns.items()
     ]
-    return _with_source(pl.concat(frames))
+    return pl.concat(frames)
 
 
 def _given(column: str) -> pl.Expr:
@@ -334,10 +335,6 @@ def _given(column: str) -> pl.Expr:
 
 def _curie(column: str) -> pl.Expr:
     return pl.lit(f"{SOURCE}:") + pl.col(column)
-
-
-def _with_source(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(source=pl.lit(SOURCE))
 
 
 def _version(member: Member) -> str | None:

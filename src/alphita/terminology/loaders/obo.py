@@ -117,7 +117,7 @@ class _Reader:
         """Yield (kind, line of its head, clauses) of each stanza; the header is read on the way."""
         kind, start, clauses = "", 0, Clauses()
         seen = False
-        for number, line in _files.block_lines(self.member, self.options.encoding, self.columns.rejects):
+        for number, line in _files.lines(self.member, self.options.encoding, self.columns.rejects):
             if not line or line.isspace() or line.startswith("!"):
                 continue
             if line.startswith("[") and (stanza := _STANZA.fullmatch(line)):

@@ -81,8 +81,8 @@ class _Reader:
         self.concepts: dict[str, dict[str, Any]] = {}
         self.labels: dict[str, str] = {}
         self.left_out: set[str] = set()
-        self.properties: dict[str, str] = {}
         self.seen: set[tuple[Any, ...]] = set()
+        self.properties: dict[str, str] = {}
         self.name, version, licence = _facts(graphs, member)
         for graph in graphs:
             self._property_names(graph)

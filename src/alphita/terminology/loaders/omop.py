@@ -153,15 +153,16 @@ class _Reader:
         tables = Tables(
             concepts=concepts.select("source", "retired", id="curie"),
             terms=self._terms(concepts),
+            source=PREFIX,
             relations=relations,
             replacements=replacements,
             xrefs=xrefs,
             semantic_types=self._semantic_types(concepts),
             aliases=concepts.filter(pl.col("curie") != _omop("concept_id")).select(
-                concept="row", alias=_omop("concept_id"), source=pl.lit(PREFIX)
+                concept="row", alias=_omop("concept_id")
             ),
             properties=concepts.filter(pl.col("standard_concept") != "").select(
-                concept="row", name=pl.lit(STANDARD), value="standard_concept", source=pl.lit(PREFIX)
+                concept="row", name=pl.lit(STANDARD), value="standard_concept"
             ),
         )
         version = self._version()
@@ -207,10 +208,7 @@ class _Reader:
         columns = {"domain": DOMAIN, "class": "concept_class_id"}
         frames = [
             concepts.select(
-                concept="row",
-                semantic_type=pl.col(columns[kind]).cast(pl.String),
-                source=pl.lit(PREFIX),
-                code=pl.lit(columns[kind]),
+                concept="row", semantic_type=pl.col(columns[kind]).cast(pl.String), code=pl.lit(columns[kind])
             )
             for kind in self.options.semantic_types.split(",")
         ]
@@ -280,14 +278,10 @@ class _Reader:
             return model.empty("relations"), model.empty("replacements"), model.empty("xrefs")
         self.unwanted = self._unwanted()
         rows = self._read("concept_relationship", prepare=self._good_relationships)
-        relations = rows.filter(~pl.col("points")).select(
-            "head", "tail", relation="label", source=pl.lit(PREFIX, dtype=pl.Categorical)
-        )
+        relations = rows.filter(~pl.col("points")).select("head", "tail", relation="label")
         pointed = rows.filter("points").with_columns(pl.col("label").cast(pl.String)).unique(maintain_order=True)
         pointed = pointed.with_columns(object=self.curies.gather(pointed["tail"]))
-        xrefs = pointed.filter(pl.col("label") == "Maps to").select(
-            "object", concept="head", predicate=pl.lit(MAPS_TO), source=pl.lit(PREFIX)
-        )
+        xrefs = pointed.filter(pl.col("label") == "Maps to").select("object", concept="head", predicate=pl.lit(MAPS_TO))
         return relations, self._replacements(pointed), xrefs
 
     def _replacements(self, pointed: pl.DataFrame) -> pl.DataFrame:
@@ -299,7 +293,7 @@ class _Reader:
         n_targets = pl.col("tail").filter(pl.col("followed")).n_unique().over("concept")
         replaces = pl.col("followed") & (n_targets == 1)
         mine = mine.filter(pl.col("followed") | pl.col("label").is_in(TO_REVIEW))
-        return model.successors(mine, replaces).with_columns(source=pl.lit(PREFIX))
+        return model.successors(mine, replaces)
 
     def _unwanted(self) -> list[str]:
         """Return the relationships that repeat, from the other end, what another one states."""

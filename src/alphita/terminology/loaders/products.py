@@ -21,7 +21,6 @@ from typing import Any
 import polars as pl
 from pydantic import Field
 
-from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
@@ -35,7 +34,7 @@ from alphita.terminology.text import clean
 DESCRIPTION = "products with attributes: CSV, TSV, Excel or Parquet with title, attribute name, attribute values"
 
 
-class Options(Config):
+class Options(_tables.Format):
     """Options of the products loader: how columns are called, and how ids are made."""
 
     title_column: str = Field("title", description="title of the product")
@@ -50,10 +49,6 @@ class Options(Config):
     prefix: str = Field("PRODUCT", pattern=r"[^\s:]+", description="prefix of the ids of products")
     value_prefix: str = Field("VALUE", pattern=r"[^\s:]+", description="prefix of the ids of values")
     language: Language = Field("en", description="BCP-47 tag of titles and values")
-    delimiter: str = _tables.DELIMITER
-    quote: str = _tables.QUOTE
-    encoding: str = _tables.ENCODING
-    sheet: str = _tables.SHEET
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
@@ -66,7 +61,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read tables of products."""
     reader = _Reader(options, rejects)
-    files = _tables.chosen(paths, reader.format, reader.columns.dropped)
+    files = _tables.chosen(paths, options, reader.columns.dropped)
     sources = [reader.read(file) for file in files]
     if not reader.ids:
         raise InputError("no usable row of products in these files", file=paths[0] if paths else None)
@@ -86,11 +81,10 @@ class _Reader:
         self.uses: Counter[tuple[str, str]] = Counter()
         # How each attribute is written where it comes first, by its label.
         self.written: dict[str, str] = {}
-        self.format = _tables.Format.of(options)
 
     def read(self, member: Member) -> dict[str, Any]:
         self.columns.file = member.place
-        table = _tables.opened(member, self.format, self.columns.rejects, fractions=True)
+        table = _tables.opened(member, self.options, self.columns.rejects, fractions=True)
         header = table.names
         # "Attribute Name" and attribute_name are the same column.
         names = self.names = [model.snake_case(name) for name in header]

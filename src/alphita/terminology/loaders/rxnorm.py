@@ -18,7 +18,6 @@ from alphita.config import Config
 from alphita.errors import Rejects
 from alphita.terminology import model
 from alphita.terminology.loaders import _columns, _rrf
-from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "RxNorm (RRF): RXNCONSO, RXNREL, RXNSTY, RXNSAT, ..."
@@ -66,9 +65,7 @@ class Options(Config):
     retired: bool = Field(True, description="add the retired concepts of RXNCUI with their replacements")
 
 
-def recognises(seen: Look) -> dict[str, str] | None:
-    """See `Loader.recognises`: RXNCONSO is there."""
-    return RXNORM.recognises(seen)
+recognises = RXNORM.recognises
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:

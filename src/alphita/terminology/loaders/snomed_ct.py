@@ -71,64 +71,6 @@ def _check_kinds(kinds: Collection[str], members: Sequence[Member]) -> None:
             )
 
 
-class Components:
-    """The components of a release, kind by kind."""
-
-    def __init__(self, members: Sequence[Member], sieve: Sieve) -> None:
-        self.sieve = sieve
-        self.files: dict[str, list[Member]] = {}
-        self.used: list[Member] = []
-        for member in members:
-            match = _COMPONENT.fullmatch(member.name) or _REFSET.fullmatch(member.name)
-            if match and match[2] == "Snapshot":
-                self.files.setdefault(match[1], []).append(member)
-                continue
-            sieve.count("files of the release that are not read", 1)
-            if not match and _OF_A_KIND.fullmatch(member.name):
-                problem = "not read: its name has neither Snapshot nor Full nor Delta where RF2 wants it"
-                sieve.rejects.add(problem, file=member.place)
-        _check_kinds(self.files, members)
-
-    def read(self, kind: str) -> pl.DataFrame:
-        """Return the current version of each component of a kind."""
-        members = self.files.get(kind, [])
-        self.used += members
-        if not members:
-            types = {name: pl.Int64 if what == "id" else pl.String for name, what in COLUMNS[kind].items()}
-            schema = {"id": pl.Int64, "effectiveTime": pl.Int32, "active": pl.Boolean, **types}
-            return pl.DataFrame(schema={**schema, "file": pl.Categorical, "line": pl.Int64})
-        versions = pl.concat([self._of_a_file(member, kind) for member in members])
-        if len(members) == 1:
-            return versions
-        versions = versions.sort("effectiveTime", descending=True, maintain_order=True)
-        return self.sieve.once(versions, ["id"], f"{kind}: other versions of a component in another file")
-
-    def live(self, kind: str, reason: str) -> pl.DataFrame:
-        """Return the active components of a kind; the others are counted under `reason`."""
-        return self.sieve.drop(self.read(kind), ~pl.col("active"), reason)
-
-    def _of_a_file(self, member: Member, kind: str) -> pl.DataFrame:
-        columns, is_member = COLUMNS[kind], kind in REFERENCE_SETS
-        checks = [_columns.one_of("active", ["0", "1"], "must be 0 or 1"), _columns.date("effectiveTime")]
-        if not is_member:
-            checks.insert(0, _columns.matching("id", SCTID, NO_SCTID))
-        # An id that is no number becomes one that no concept has, and is refused as such with the others.
-        numbers = [
-            pl.col(name).cast(pl.Int64, strict=False).fill_null(-1) for name, what in columns.items() if what == "id"
-        ]
-        own = pl.col("id").hash() if is_member else pl.col("id").cast(pl.Int64)
-
-        def shrunk(frame: pl.DataFrame) -> pl.DataFrame:
-            """Check a block, and make ids numbers, so that millions of rows stay small."""
-            frame = self.sieve.check(frame, *checks)
-            return frame.with_columns(pl.col("effectiveTime").cast(pl.Int32), pl.col("active") == "1", *numbers, own)
-
-        names = ["id", "effectiveTime", "active", *columns]
-        frame = _tables.read_unquoted(member, names, self.sieve.rejects, prepare=shrunk)
-        field, repeated = "referencedComponentId" if is_member else "id", ~pl.col("id").is_first_distinct()
-        return self.sieve.check(frame, (field, repeated, "its id was defined before in this file"))
-
-
 DESCRIPTION = "SNOMED CT, RF2 snapshot: folders, zip archives or files"
 
 SOURCE = "SNOMEDCT"
@@ -176,7 +118,18 @@ class _Reader:
     def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
         self.options, self.sieve = options, Sieve(rejects)
         self.languages = _columns.only_languages(options.languages, regions=False)
-        self.components = Components(members, self.sieve)
+        self.files: dict[str, list[Member]] = {}
+        self.used: list[Member] = []
+        for member in members:
+            match = _COMPONENT.fullmatch(member.name) or _REFSET.fullmatch(member.name)
+            if match and match[2] == "Snapshot":
+                self.files.setdefault(match[1], []).append(member)
+                continue
+            self.sieve.count("files of the release that are not read", 1)
+            if not match and _OF_A_KIND.fullmatch(member.name):
+                problem = "not read: its name has neither Snapshot nor Full nor Delta where RF2 wants it"
+                self.sieve.rejects.add(problem, file=member.place)
+        _check_kinds(self.files, members)
 
     def read(self) -> Tables:
         concepts = self._concepts()
@@ -185,33 +138,73 @@ class _Reader:
         self.active = concepts["active"].to_numpy()
         descriptions = self._descriptions()
         tables = Tables(
-            concepts=concepts.select(_curie("id").alias("id"), source=pl.lit(SOURCE), retired=~pl.col("active")),
+            concepts=concepts.select(_curie("id").alias("id"), retired=~pl.col("active")),
             terms=pl.DataFrame(),
+            source=SOURCE,
         )
         tables.terms = self._terms(descriptions)
         tables.semantic_types = self._semantic_types(descriptions)
         definitions = self._in_languages(descriptions.filter(pl.col("typeId") == DEFINITION))
-        tables.definitions = definitions.select("concept", text="term", language="languageCode", source=pl.lit(SOURCE))
+        tables.definitions = definitions.select("concept", text="term", language="languageCode")
         labels = self._labels(descriptions)
         tables.relations = self._relations(labels)
         tables.properties = self._concrete_values(labels)
         tables.replacements, tables.xrefs = self._associations()
-        tables.sources = _files.sources(self.components.used, "SNOMED CT", _files.release_date)
+        tables.sources = _files.sources(self.used, "SNOMED CT", _files.release_date)
         tables.dropped = dict(self.sieve.dropped)
         return tables
+
+    def _of_kind(self, kind: str) -> pl.DataFrame:
+        """Return the current version of each component of a kind."""
+        members = self.files.get(kind, [])
+        self.used += members
+        if not members:
+            types = {name: pl.Int64 if what == "id" else pl.String for name, what in COLUMNS[kind].items()}
+            schema = {"id": pl.Int64, "effectiveTime": pl.Int32, "active": pl.Boolean, **types}
+            return pl.DataFrame(schema={**schema, "file": pl.Categorical, "line": pl.Int64})
+        versions = pl.concat([self._of_a_file(member, kind) for member in members])
+        if len(members) == 1:
+            return versions
+        versions = versions.sort("effectiveTime", descending=True, maintain_order=True)
+        return self.sieve.once(versions, ["id"], f"{kind}: other versions of a component in another file")
+
+    def _active(self, kind: str, reason: str) -> pl.DataFrame:
+        """Return the active components of a kind; the others are counted under `reason`."""
+        return self.sieve.drop(self._of_kind(kind), ~pl.col("active"), reason)
+
+    def _of_a_file(self, member: Member, kind: str) -> pl.DataFrame:
+        columns, is_member = COLUMNS[kind], kind in REFERENCE_SETS
+        checks = [_columns.one_of("active", ["0", "1"], "must be 0 or 1"), _columns.date("effectiveTime")]
+        if not is_member:
+            checks.insert(0, _columns.matching("id", SCTID, NO_SCTID))
+        # An id that is no number becomes one that no concept has, and is refused as such with the others.
+        numbers = [
+            pl.col(name).cast(pl.Int64, strict=False).fill_null(-1) for name, what in columns.items() if what == "id"
+        ]
+        own = pl.col("id").hash() if is_member else pl.col("id").cast(pl.Int64)
+
+        def shrunk(frame: pl.DataFrame) -> pl.DataFrame:
+            """Check a block, and make ids numbers, so that millions of rows stay small."""
+            frame = self.sieve.check(frame, *checks)
+            return frame.with_columns(pl.col("effectiveTime").cast(pl.Int32), pl.col("active") == "1", *numbers, own)
+
+        names = ["id", "effectiveTime", "active", *columns]
+        frame = _tables.read_unquoted(member, names, self.sieve.rejects, prepare=shrunk)
+        field, repeated = "referencedComponentId" if is_member else "id", ~pl.col("id").is_first_distinct()
+        return self.sieve.check(frame, (field, repeated, "its id was defined before in this file"))
 
     def _at_concepts(self, frame: pl.DataFrame, kind: str, *fields: str) -> pl.DataFrame:
         """Replace SCTIDs by rows of the concepts; refuse those that no concept has."""
         return self.sieve.at_concepts(frame, fields, self.ids, self.left_out, f"{kind} of inactive concepts")
 
     def _concepts(self) -> pl.DataFrame:
-        concepts = self.components.read("Concept")
+        concepts = self._of_kind("Concept")
         self.left_out = np.empty(0, np.int64)
         if not self.options.inactive_concepts:
             self.left_out = concepts.filter(~pl.col("active"))["id"].to_numpy()
             concepts = self.sieve.drop(concepts, ~pl.col("active"), "inactive concepts")
         if concepts.is_empty():
-            raise InputError("no concept in this file", file=self.components.files["Concept"][0].place)
+            raise InputError("no concept in this file", file=self.files["Concept"][0].place)
         return concepts
 
     def _descriptions(self) -> pl.DataFrame:
@@ -220,7 +213,7 @@ class _Reader:
         limits = {"Description": model.MAX_TERM_CHARACTERS, "TextDefinition": model.MAX_TEXT_CHARACTERS}
         unknown_type = ~pl.col("typeId").is_in([FSN, SYNONYM, DEFINITION])
         for kind, limit in limits.items():
-            frame = self.components.live(kind, f"inactive {kind.lower()}s")
+            frame = self._active(kind, f"inactive {kind.lower()}s")
             frame = self.sieve.check(
                 frame.with_columns(pl.col("languageCode").str.to_lowercase()),
                 _columns.one_of("languageCode", [*languages.table()], "unknown language code"),
@@ -269,7 +262,6 @@ class _Reader:
             "string",
             "language",
             preferred=pl.col("rank").is_not_null(),
-            source=pl.lit(SOURCE),
             code=codes,
             term_type=pl.when("only_name").then(pl.lit("FSN")).otherwise(pl.lit("SYN")),
         )
@@ -279,7 +271,7 @@ class _Reader:
         dialects = [_dialect(word) for word in listed(self.options.dialect)]
         if not dialects:
             return names.with_columns(rank=pl.lit(None, dtype=pl.Int32))
-        members = self.components.read("Language").filter(pl.col("active"))
+        members = self._of_kind("Language").filter(pl.col("active"))
         refsets = members["refsetId"].unique()
         for dialect in dialects:
             if dialect not in refsets:
@@ -303,7 +295,7 @@ class _Reader:
         names = self.sieve.drop(names, pl.col("tag").is_null(), "names without a tag: no semantic type")
         names = names.filter(pl.col("tag") != "")
         names = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
-        return names.sort("concept").select("concept", semantic_type="tag", source=pl.lit(SOURCE))
+        return names.sort("concept").select("concept", semantic_type="tag")
 
     def _labels(self, descriptions: pl.DataFrame) -> dict[int, str]:
         """Return attribute concepts' names: 363698007 -> "finding_site"; those of the same name keep their id."""
@@ -327,10 +319,7 @@ class _Reader:
         relationships = self._live("Relationship")
         relationships = self._at_concepts(relationships, "Relationship", "sourceId", "destinationId")
         return relationships.select(
-            head="sourceId",
-            relation=_label("typeId", labels, relationships),
-            tail="destinationId",
-            source=pl.lit(SOURCE).cast(pl.Categorical),
+            head="sourceId", relation=_label("typeId", labels, relationships), tail="destinationId"
         )
 
     def _concrete_values(self, labels: dict[int, str]) -> pl.DataFrame:
@@ -345,19 +334,18 @@ class _Reader:
             concept="sourceId",
             name=_label("typeId", labels, values),
             value=text.otherwise(pl.col("value").str.strip_prefix("#")),
-            source=pl.lit(SOURCE),
         )
 
     def _live(self, kind: str) -> pl.DataFrame:
         """Return active relationships that are not merely stated; the inferred form says all that those do."""
-        relationships = self.components.live(kind, "inactive relationships")
+        relationships = self._active(kind, "inactive relationships")
         return self.sieve.drop(relationships, pl.col("characteristicTypeId") == STATED, "stated relationships")
 
     def _associations(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return (replacements of retired concepts, all associations as cross-references with their kind)."""
         kind = "Association"
         component = pl.col("referencedComponentId")
-        associations = self.components.read(kind).filter(pl.col("active"))
+        associations = self._of_kind(kind).filter(pl.col("active"))
         associations = self.sieve.check(associations, ("referencedComponentId", component < 0, NO_SCTID))
         # The two digits before the check digit say what an SCTID names: 00 and 10 a concept, others not.
         of_others = ~(component // 10 % 100).is_in([0, 10])
@@ -366,14 +354,14 @@ class _Reader:
         associations = self._at_concepts(associations, kind, "referencedComponentId", "targetComponentId")
         associations = associations.rename({"referencedComponentId": "concept"})
         associations = associations.unique(["concept", "refsetId", "targetComponentId"], maintain_order=True)
-        xrefs = associations.select("concept", "object", predicate=_curie("refsetId"), source=pl.lit(SOURCE))
+        xrefs = associations.select("concept", "object", predicate=_curie("refsetId"))
         retired = pl.Series(~self.active[associations["concept"].to_numpy()])
         known = pl.col("refsetId").is_in([*REPLACING, *TO_REVIEW])
         associations = associations.filter(retired & associations.select(known.alias("known"))["known"])
         replacing = pl.col("refsetId").is_in(REPLACING)
         n_targets = pl.col("targetComponentId").filter(replacing).n_unique().over("concept")
         replacements = model.successors(associations, replacing & (n_targets == 1))
-        return replacements.with_columns(source=pl.lit(SOURCE)), xrefs
+        return replacements, xrefs
 
 
 def _curie(column: str) -> pl.Expr:

@@ -67,11 +67,12 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     sieve.count("names without a tag: no semantic type", len(once) - len(tagged))
     concept = pl.lit(f"{SOURCE}:") + pl.col("ConceptID")
     return Tables(
-        concepts=once.select(id=concept, source=pl.lit(SOURCE), retired=~pl.col("Active")),
+        concepts=once.select(id=concept, retired=~pl.col("Active")),
         terms=_terms(once),
-        semantic_types=tagged.select("concept", semantic_type="tag", source=pl.lit(SOURCE)),
+        semantic_types=tagged.select("concept", semantic_type="tag"),
         sources=_files.sources(sets, "SNOMED CT Global Patient Set", _files.release_date),
         dropped=dict(sieve.dropped),
+        source=SOURCE,
     )
 
 
@@ -98,7 +99,7 @@ def _rows(member: Member, sieve: Sieve) -> pl.DataFrame:
 
 def _terms(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the preferred terms, and the names without their tags where they are others."""
-    common = {"language": pl.lit("en"), "source": pl.lit(SOURCE), "code": pl.col("ConceptID")}
+    common = {"language": pl.lit("en"), "code": pl.col("ConceptID")}
     preferred = rows.filter(pl.col("USPreferredTerm") != "").select(
         "concept", string="USPreferredTerm", preferred=True, term_type=pl.lit("SYN"), **common
     )

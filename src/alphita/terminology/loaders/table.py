@@ -21,7 +21,6 @@ import polars as pl
 from pydantic import Field
 
 from alphita import progress, textio
-from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError, shorten
 from alphita.terminology import languages, model, prefixes
 from alphita.terminology.languages import Language
@@ -99,10 +98,7 @@ class Ids:
 
 def normalized(cells: pl.Series) -> pl.Series:
     """Return `prefixes.normalize` of each cell."""
-    parts = _parts(cells)
-    known = {prefix: prefixes.canonical(prefix) for prefix in parts["prefix"].unique().drop_nulls()}
-    prefix = pl.col("prefix").replace_strict(known, default=None, return_dtype=pl.String)
-    curies = parts.select(curie=pl.when("plain").then(pl.concat_str(prefix, pl.lit(":"), "local")))["curie"]
+    curies = Ids("").of_all(cells)["id"]
     if not curies.has_nulls():
         return curies
     return pl.Series(
@@ -133,13 +129,13 @@ def _parts(cells: pl.Series) -> pl.DataFrame:
 
 
 TRUE = frozenset({"1", "true", "t", "yes", "y"})
-FALSE = frozenset({"", "0", "false", "f", "no", "n"})
-# In lower case, by the option that names the column.
-ALLOWED: dict[str, frozenset[str]] = {
-    "scope_column": frozenset({"", *model.SCOPES}),
-    "status_column": frozenset({"", *model.STATUSES}),
-    "preferred_column": TRUE | FALSE,
-    "retired_column": TRUE | FALSE,
+_BOOLEAN = TRUE | {"", "0", "false", "f", "no", "n"}, "must be 1/0, true/false or yes/no"
+# By the option that names the column: what may stand there, in lower case, and what else there is said of.
+ALLOWED: dict[str, tuple[frozenset[str], str]] = {
+    "scope_column": (frozenset({"", *model.SCOPES}), f"must be one of {list(model.SCOPES)}"),
+    "status_column": (frozenset({"", *model.STATUSES}), f"must be one of {list(model.STATUSES)}"),
+    "preferred_column": _BOOLEAN,
+    "retired_column": _BOOLEAN,
 }
 
 
@@ -149,23 +145,16 @@ def _limit(field: str) -> int:
 
 def _checks(cells: pl.DataFrame, tags: Mapping[str, str]) -> list[Check]:
     """Return the checks of a row of terms; the problem of a cell that is too long is ""."""
-    unknown = [tag for tag, known in tags.items() if tag and not known]
-    boolean = "must be 1/0, true/false or yes/no"
-    allowed = {
-        "scope_column": f"must be one of {list(model.SCOPES)}",
-        "status_column": f"must be one of {list(model.STATUSES)}",
-        "language_column": languages.UNKNOWN,
-        "preferred_column": boolean,
-        "retired_column": boolean,
-    }
-    checks: list[Check] = []
-    for field, problem in allowed.items():
-        if field in cells.columns:
-            is_bad = ~pl.col(field).str.to_lowercase().is_in(list(ALLOWED.get(field, ())))
-            checks.append((field, pl.col(field).is_in(unknown) if field == "language_column" else is_bad, problem))
+    checks: list[Check] = [
+        (field, ~pl.col(field).str.to_lowercase().is_in(list(words)), problem)
+        for field, (words, problem) in ALLOWED.items()
+        if field in cells.columns
+    ]
+    if unknown := [tag for tag, known in tags.items() if tag and not known]:
+        checks.append(_columns.none_of("language_column", unknown, languages.UNKNOWN))
     checks.append(("term_column", pl.col("term_column") == "", "an empty term"))
     for field in cells.columns:
-        if field not in allowed and field != "line":
+        if field not in (*ALLOWED, "language_column", "line"):
             limit, cell = _limit(field), pl.col(field)
             checks.append((field, (cell.str.len_bytes() > limit) & (cell.str.len_chars() > limit), ""))
     return checks
@@ -277,7 +266,7 @@ class _Columns:
             own = re.sub(r"\W+", "_", stem).strip("_").upper()
             settings["prefix"] = _system(columns["id_column"]) or own or "LOCAL"
         for field in ALLOWED:
-            if first.get(field) and not ALLOWED[field] & {cell.lower() for cell in first[field]}:
+            if first.get(field) and not ALLOWED[field][0] & {cell.lower() for cell in first[field]}:
                 settings[field] = ""
         tags = first.get("language_column", set())
         if tags and not any(map(languages.normalize, tags)):
@@ -348,7 +337,7 @@ _FEW = pl.Categorical()
 OBSOLETE = "obsolete "
 
 
-class Options(Config):
+class Options(_tables.Format):
     """Options of the table loader: how columns are called, and what holds where there is none."""
 
     id_column: str = Field("id", description="concept id: a CURIE, or a bare code (then give `prefix`)")
@@ -372,10 +361,6 @@ class Options(Config):
     prefix: str = Field("", pattern="^[^:]*$", description="prefix for your own codes, whatever they look like: LOCAL")
     language: Language = Field("en", description="BCP-47 tag if there is no language column, or the cell is empty")
     relation: str = Field("related_to", description="label if there is no relation column, or the cell is empty")
-    delimiter: str = _tables.DELIMITER
-    quote: str = _tables.QUOTE
-    encoding: str = _tables.ENCODING
-    sheet: str = _tables.SHEET
 
 
 RELATION_COLUMNS = ("head_column", "relation_column", "tail_column")
@@ -390,7 +375,7 @@ def recognises(seen: Look) -> dict[str, str] | None:
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read term and relation tables."""
     reader = _Reader(options, rejects)
-    files = _tables.chosen(paths, reader.format, reader.dropped)
+    files = _tables.chosen(paths, options, reader.dropped)
     sources = [reader.read(file) for file in files]
     if not reader.has_concepts:
         raise InputError("no usable row of terms in these files", file=paths[0] if paths else None)
@@ -410,11 +395,10 @@ class _Reader:
         self.frames: dict[str, list[pl.DataFrame]] = {name: [] for name in KEYS}
         self.dropped: Counter[str] = Counter()
         self.has_concepts = False
-        self.format = _tables.Format.of(options)
 
     def read(self, member: Member) -> dict[str, Any]:
         self.file = member.place
-        table = _tables.opened(member, self.format, self.rejects)
+        table = _tables.opened(member, self.options, self.rejects)
         fields = self._fields(table.names)
         is_relations = "head_column" in fields and "term_column" not in fields
         for name in (table.names[place] for place in fields.values()):

@@ -17,7 +17,6 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import Rejects
 from alphita.terminology.loaders import _rrf
-from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "UMLS Metathesaurus (RRF): MRCONSO, MRREL, MRSTY, MRDEF, ..."
@@ -62,9 +61,7 @@ class Options(Config):
     retired: bool = Field(True, description="add the retired concepts of MRCUI with their replacements")
 
 
-def recognises(seen: Look) -> dict[str, str] | None:
-    """See `Loader.recognises`: MRCONSO is there."""
-    return UMLS.recognises(seen)
+recognises = UMLS.recognises
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
