@@ -31,27 +31,15 @@ from alphita_lab.training.text import corpora
 from tests.books import book
 from tests.faults.writers import REVIEWS, Place
 from tests.mappings import sample
+from tests.terminology.conftest import RELEASES
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 TERMINOLOGY = FIXTURES / "terminology"
 LOADERS = "alphita.terminology.loaders"
 # What a loader is given: a folder, or the file.
-SOURCES = {
-    "babelon": "babelon",
-    "hpoa": "hpoa",
-    "icd10cm": "small_tabular.xml",
-    "icd10cm-index": "small_index.xml",
-    "loinc": "loinc",
-    "obo": "small.obo",
-    "obographs": "obographs",
-    "omop": "omop",
-    "products": "products/products.csv",
-    "rxnorm": "rxnorm",
-    "snomed_ct": "snomed_ct",
-    "snomed_ct_gps": "snomed_ct_gps",
-    "table": "terms.csv",
-    "umls": "umls",
-}
+SOURCES = {name: release.example.relative_to(TERMINOLOGY).as_posix() for name, release in RELEASES.items()}
+SOURCES |= {name: name for name in ("babelon", "hpoa", "obographs", "snomed_ct_gps")}
+SOURCES |= {"icd10cm-index": "small_index.xml"}
 # Beside what is read onto it, or read by an option only.
 NOT_READ = ("base.obo", "old.hpoa")
 

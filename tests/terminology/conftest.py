@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -44,6 +44,21 @@ def cases(name: str, folder: Path = EXPECTED, *, escaped: bool = True) -> list[l
 
     rows = [line.split("\t") for line in (folder / name).read_text(encoding="utf-8").split("\n")[1:] if line]
     return [[plain(cell) for cell in row] for row in rows] if escaped else rows
+
+
+class Release(NamedTuple):
+    """The fixture of a format: what is detected, all its files, and of `least/` the file that cannot be missing."""
+
+    example: Path
+    files: list[Path]
+    main: str
+
+
+# A loader's row in `releases.tsv`; where `least/` has no folder for it, the example is the smallest release.
+RELEASES = {
+    name: Release(FIXTURES / example, sorted(FIXTURES.glob(files)), main)
+    for name, example, files, main in cases("releases.tsv")
+}
 
 
 def check_held(name, case, order, found):

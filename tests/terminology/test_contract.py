@@ -28,6 +28,7 @@ from tests.terminology.conftest import (
     ADDING,
     EXPECTED,
     FIXTURES,
+    RELEASES,
     cases,
     check_held,
     cut_gzip,
@@ -38,25 +39,8 @@ from tests.terminology.conftest import (
     zipped,
 )
 from tests.terminology.test_properties import check_csr
-from tests.terminology.test_row_order import RELEASE
 
 NAMES = registry.names(PACKAGE)
-# Of each format the file that cannot be missing.
-MAIN = {
-    "babelon": "x.tsv",
-    "hpoa": "x.hpoa",
-    "icd10cm": "small_tabular.xml",
-    "loinc": "Loinc.csv",
-    "obo": "x.obo",
-    "obographs": "x.json",
-    "omop": "CONCEPT.csv",
-    "products": "p.csv",
-    "rxnorm": "rrf/RXNCONSO.RRF",
-    "snomed_ct": "sct2_Description_Snapshot_INT_20260101.txt",
-    "snomed_ct_gps": "set.txt",
-    "table": "t.csv",
-    "umls": "MRCONSO.RRF",
-}
 
 
 def options(name: str, bases: dict[str, Path], written: str = "") -> tuple[Any, Any]:
@@ -67,13 +51,13 @@ def options(name: str, bases: dict[str, Path], written: str = "") -> tuple[Any, 
 
 def least(name: str, folder: Path) -> Path:
     """Copy the smallest good release of a format."""
-    if name == "icd10cm":
-        folder.mkdir()
-        return Path(shutil.copy(FIXTURES / "small_tabular.xml", folder)).parent
     source = FIXTURES / "least" / name
+    source = source if source.exists() else RELEASES[name].example
+    if source.is_file():
+        folder.mkdir()
+        return Path(shutil.copy(source, folder)).parent
     # MRFILES counts the rows.
-    ignored = shutil.ignore_patterns("MRFILES.RRF")
-    return shutil.copytree(source if source.exists() else FIXTURES / name, folder, ignore=ignored)
+    return shutil.copytree(source, folder, ignore=shutil.ignore_patterns("MRFILES.RRF"))
 
 
 # How a term is written in each format.
@@ -89,7 +73,7 @@ WRITING = {
 
 def release(name: str) -> dict[str, bytes]:
     """Return the files of a format's fixture by their names in a folder."""
-    return {path.relative_to(FIXTURES).as_posix(): path.read_bytes() for path in sorted(FIXTURES.glob(RELEASE[name]))}
+    return {path.relative_to(FIXTURES).as_posix(): path.read_bytes() for path in RELEASES[name].files}
 
 
 @pytest.mark.parametrize(("case", "name", "files", "written"), cases("cases.tsv"))
@@ -165,7 +149,7 @@ def test_any_word_is_read_as_it_is_written(name, file, term, writing, without, b
 @pytest.mark.parametrize("name", NAMES)
 def test_files_are_read_in_blocks_of_any_size(name, bases, tmp_path, monkeypatch):
     loader, chosen = options(name, bases)
-    files = sorted(FIXTURES.glob(RELEASE[name]))
+    files = RELEASES[name].files
     wanted = saved(loader, files, chosen, tmp_path)
     for size in (1, 50):
         for module in (_files, _rrf, _tables):
@@ -219,7 +203,9 @@ class _Strict:
 
 WRONG = cases("wrong_files.tsv", escaped=False)
 WRONG += [
-    [name, MAIN[name], what, problem] for name in NAMES for what, problem in (("b''", "empty"), ("cut", "cut short"))
+    [name, RELEASES[name].main, what, problem]
+    for name in NAMES
+    for what, problem in (("b''", "empty"), ("cut", "cut short"))
 ]
 
 
@@ -252,7 +238,7 @@ def test_what_is_not_there(name, bases, tmp_path):
 def test_a_wrong_option_is_an_error(name, written, problem, bases):
     loader, chosen = options(name, bases, written)
     with pytest.raises((UsageError, InputError), match=problem):
-        loader.load(sorted(FIXTURES.glob(RELEASE[name])), chosen, Rejects(None))
+        loader.load(RELEASES[name].files, chosen, Rejects(None))
 
 
 @pytest.mark.parametrize("name", ADDING)
@@ -261,7 +247,7 @@ def test_what_adds_to_a_terminology_needs_one(name, tmp_path):
     for onto, error, problem in (("", UsageError, "--onto BASE"), ("none", InputError, "no such terminology")):
         chosen = loader.Options(onto=onto and str(tmp_path / onto))
         with pytest.raises(error, match=problem):
-            loader.load([FIXTURES / "least" / name / MAIN[name]], chosen, Rejects(None))
+            loader.load([FIXTURES / "least" / name / RELEASES[name].main], chosen, Rejects(None))
 
 
 @pytest.mark.parametrize("name", ADDING)

@@ -20,24 +20,13 @@ from alphita.terminology.detect import PACKAGED, detect, find_packaged
 from alphita.terminology.loaders import PACKAGE, _look
 from alphita.terminology.loaders._look import look
 from tests.books import book
-from tests.terminology.conftest import FIXTURES, cases
+from tests.terminology.conftest import ADDING, FIXTURES, RELEASES, cases
 from tests.terminology.test_icd10cm import ORDER
 
-EXAMPLES = {
-    "obo": FIXTURES / "small.obo",
-    "obographs": FIXTURES / "obographs" / "zz.json",
-    "icd10cm": FIXTURES / "small_tabular.xml",
-    "umls": FIXTURES / "umls",
-    "rxnorm": FIXTURES / "rxnorm",
-    "snomed_ct": FIXTURES / "snomed_ct",
-    "snomed_ct_gps": FIXTURES / "snomed_ct_gps" / "SnomedINTL_GPSRelease_PRODUCTION_20260101T120000Z.txt",
-    "omop": FIXTURES / "omop",
-    "loinc": FIXTURES / "loinc",
-    "products": FIXTURES / "products" / "products.csv",
-    "table": FIXTURES / "terms.csv",
-}
-ADDING = {"babelon": FIXTURES / "babelon" / "zz-fr.babelon.tsv", "hpoa": FIXTURES / "hpoa" / "phenotype.hpoa"}
-RELEASES = ("umls", "rxnorm", "snomed_ct", "omop", "loinc")
+EXAMPLES = {name: release.example for name, release in RELEASES.items()}
+# Those that add to a terminology are detected, and refused.
+ALONE = [name for name in EXAMPLES if name not in ADDING]
+FOLDERS = [name for name in ALONE if EXAMPLES[name].is_dir()]
 
 
 def packed(archive: Path, source: Path) -> Path:
@@ -64,8 +53,7 @@ def check_read(path: Path, kind: str) -> Any:
 @pytest.mark.parametrize("kind", registry.names(PACKAGE))
 def test_a_loader_recognises_its_own_and_no_one_elses(kind):
     loader = registry.load(PACKAGE, kind)
-    assert kind in EXAMPLES | ADDING
-    for other, path in (EXAMPLES | ADDING).items():
+    for other, path in EXAMPLES.items():
         try:
             settings = loader.recognises(look(path))
         except InputError:
@@ -73,12 +61,12 @@ def test_a_loader_recognises_its_own_and_no_one_elses(kind):
             assert kind == "table"
             assert other != "table"
             continue
-        # It is asked last, and might take the set as a table of names alone.
-        better_read = kind == "table" and other == "snomed_ct_gps"
+        # It is asked last, and might take a file of another format as a table of names alone.
+        better_read = kind == "table" != other and settings is not None and detect(path).format == other
         assert better_read or settings == ({} if other == kind else None), other
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EXAMPLES if kind not in RELEASES])
+@pytest.mark.parametrize("kind", [kind for kind in ALONE if kind not in FOLDERS])
 def test_neither_name_nor_packing_nor_mark_nor_place_matters(kind, tmp_path):
     path = EXAMPLES[kind]
     content = path.read_bytes()
@@ -98,7 +86,7 @@ def test_neither_name_nor_packing_nor_mark_nor_place_matters(kind, tmp_path):
     check_read(packed(tmp_path / "x.zip", tmp_path / "folder"), kind)
 
 
-@pytest.mark.parametrize("kind", RELEASES)
+@pytest.mark.parametrize("kind", FOLDERS)
 def test_a_release_in_an_archive_and_gzipped(kind, tmp_path):
     check_read(EXAMPLES[kind], kind)
     check_read(packed(tmp_path / "release.zip", EXAMPLES[kind]), kind)
@@ -136,7 +124,11 @@ def test_what_comes_with_alphita(name):
 
 
 @pytest.mark.parametrize(
-    "path", [*ADDING.values(), *(FIXTURES / name for name in ("babelon/zz-cs.synonyms.tsv", "hpoa/old.hpoa"))]
+    "path",
+    [
+        *(EXAMPLES[name] for name in ADDING),
+        *(FIXTURES / name for name in ("babelon/zz-cs.synonyms.tsv", "hpoa/old.hpoa")),
+    ],
 )
 def test_what_only_adds_to_another_is_told(path):
     kind = path.parent.name

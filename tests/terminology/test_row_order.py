@@ -19,24 +19,9 @@ from alphita.errors import Rejects
 from alphita.terminology import store
 from alphita.terminology.loaders import PACKAGE, obo
 from tests.terminology import fuzz
-from tests.terminology.conftest import ADDING, FIXTURES, facts
+from tests.terminology.conftest import ADDING, FIXTURES, RELEASES, facts
 from tests.terminology.test_icd10cm import ORDER
 
-RELEASE = {
-    "babelon": "babelon/*.tsv",
-    "hpoa": "hpoa/phenotype.hpoa",
-    "icd10cm": "small_*.xml",
-    "loinc": "loinc/**/*.csv",
-    "obo": "small.obo",
-    "obographs": "obographs/zz.json",
-    "omop": "omop/*.csv",
-    "products": "products/products.csv",
-    "rxnorm": "rxnorm/rrf/*.RRF",
-    "snomed_ct": "snomed_ct/**/*.txt",
-    "snomed_ct_gps": "snomed_ct_gps/*.txt",
-    "table": "*s.[ct]sv",
-    "umls": "umls/*.RRF",
-}
 # Rows that contend for a name, which the order of rows must not settle.
 CONTENDING = {
     "babelon/zz-fr.babelon.tsv": "en\tfr\tZZ:0000001\trdfs:label\tBlue ear\tAuricule\tOFFICIAL\t\t\tzz/2026-01-31\n",
@@ -101,7 +86,7 @@ def loaded(name, files, shuffle=None):
 def released(name: str) -> dict[str, str]:
     """Return the files of a format by their places: the fixture's, and the rows that contend for a name."""
     files = {}
-    for path in sorted(FIXTURES.glob(RELEASE[name])):
+    for path in RELEASES[name].files:
         place = path.relative_to(FIXTURES).as_posix()
         files[place] = path.read_text("utf-8") + CONTENDING.get(place, "")
     if name == "table":
