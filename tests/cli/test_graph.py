@@ -40,7 +40,7 @@ def test_vectors_are_trained_and_figures_printed(terminology, tmp_path, capsys) 
         "hits@10",
         "MR",
     ]
-    vectors = EntityVectors.load(out, dim=8)
+    vectors = EntityVectors.load(out)
     assert vectors.model == "complex"
     assert vectors.facts["config"]["epochs"] == 2
     assert alphita("graph", "train", "complex", "-t", terminology, "-o", out, *QUICK) == 2
