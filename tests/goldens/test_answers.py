@@ -27,19 +27,14 @@ FILES = {
 MAX_DIFFERING = 0.02
 
 
-@pytest.fixture(scope="module")
-def normalizer() -> alphita.Normalizer:
-    return alphita.load("hpo")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-def test_the_answers_are_those_of_before(name, normalizer):
+def test_the_answers_are_those_of_before(name):
     delimiter, column = FILES[name]
     with open(ROOT / name, encoding="utf-8", newline="") as file:
         quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
         mentions = [row[column] for row in csv.DictReader(file, delimiter=delimiter, quoting=quoting)]
-    results = normalizer.normalize(mentions)
+    results = alphita.load("hpo").normalize(mentions)
     golden = Path(__file__).parent / "answers" / f"{Path(name).stem}.tsv"
     if kept := os.environ.get(KEEP):
         path = Path(kept, "answers", golden.name)
