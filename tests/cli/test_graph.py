@@ -33,13 +33,8 @@ def test_vectors_are_trained_and_figures_printed(terminology, tmp_path, capsys) 
     assert alphita("graph", "train", "complex", "-t", terminology, "-o", out, *QUICK) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"vectors: {out}\n  MRR: ")
-    assert [line.split(":")[0].strip() for line in printed.splitlines()[1:]] == [
-        "MRR",
-        "hits@1",
-        "hits@3",
-        "hits@10",
-        "MR",
-    ]
+    figures = [line.split(":")[0].strip() for line in printed.splitlines()[1:]]
+    assert figures == ["MRR", "hits@1", "hits@3", "hits@10", "MR"]
     vectors = EntityVectors.load(out)
     assert vectors.model == "complex"
     assert vectors.facts["config"]["epochs"] == 2
