@@ -6,6 +6,7 @@ at once, from the cleaned strings, their words and vectors, and the arrays of th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from alphita.answer.candidates import CandidateTable, languages_of, term_features
-from alphita.answer.vetoes import Names, vetoes_of
+from alphita.answer.vetoes import CLINIC, Names, vetoes_of
 from alphita.index.lookup import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS, Lookup, View
 from alphita.index.neighbours import full, unit
 from alphita.mention.reader import Mention
@@ -99,6 +100,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "cosine_rank",
         "middle",
         "middle_behind_best",
+        "preferred_cosine",
     ),
     "definition": ("definition", "definition_behind_best", "has_definition"),
     "graph": ("parents", "children"),
@@ -135,7 +137,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "language_given_and_same",
         "language_given_and_other",
     ),
-    "constraints": ("contradictions", "vetoes", "only_in_mention", "only_in_term", "agreements"),
+    "constraints": ("contradictions", "vetoes", "only_in_mention", "only_in_term", "agreements", "status_apart", "status_agrees"),
     "reading": (
         "expanded",
         "expansion_decided",
@@ -144,6 +146,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "shortened",
         "unspecified",
         "mention_is_short_capitals",
+        "meant",
+        "meant_otherwise",
     ),
 }
 NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in group)
@@ -240,6 +244,10 @@ class Featurizer:
             "only_in_term": np.bitwise_count(compared.term_only),
             "agreements": np.bitwise_count(compared.agrees),
         }
+        said = np.array([mention.status for mention in asked.mentions], np.int64)[table.request]
+        named = self._profiles.codes("status", distinct)[place]
+        columns |= {"status_apart": (said & named == 0) & (said | named > 0), "status_agrees": said & named > 0}
+        columns |= _meant(asked.mentions, table, self._names)
         mention = _of_mentions(asked, table, columns, ranked, words)
         vetoed, vetoes = vetoes_of(
             asked.mentions,
@@ -253,7 +261,7 @@ class Featurizer:
         return Features(
             np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1),
             np.stack([mention[name].astype(np.float32) for name in MENTION_NAMES], axis=1),
-            columns["vetoes"].astype(bool) | vetoed,
+            columns["vetoes"].astype(bool) | vetoed | columns["status_apart"],
             vetoes,
         )
 
@@ -349,6 +357,21 @@ def _of_mentions(
     }
 
 
+def _meant(mentions: Sequence[Mention], table: CandidateTable, names: Names) -> dict[str, Float32]:
+    """Return how often a mention that is a short form means each candidate, and something else, (c,) each."""
+    meant, otherwise = np.zeros(len(table.request), np.float32), np.zeros(len(table.request), np.float32)
+    for request, mention in enumerate(mentions):
+        shares = [one for one in mention.readings if one.source == ABBREVIATION and one.origin == CLINIC]
+        if not shares or " " in mention.string:
+            continue
+        rows = slice(table.offsets[request], table.offsets[request + 1])
+        for reading in shares:
+            own = np.isin(table.concept[rows], names.concepts(reading.string))
+            meant[rows] += np.where(own, np.float32(reading.share), np.float32(0))
+            otherwise[rows] += np.where(own, np.float32(0), np.float32(reading.share))
+    return {"meant": meant, "meant_otherwise": otherwise}
+
+
 def _of_readings(table: CandidateTable, mentions: Sequence[Mention]) -> dict[str, Float32]:
     """Return the reading by which each candidate was found, (c,) each."""
     names = {ABBREVIATION: "expanded", SPELLING: "respelt", SHORTENED: "shortened", UNSPECIFIED: "unspecified"}
@@ -430,12 +453,19 @@ class Meaning:
             hidden_strings: (n,) the hidden string of each request.
         """
         c = len(table.concept)
-        names = ("middle", "definition", "has_definition", "parents", "children")
+        names = ("middle", "preferred_cosine", "definition", "has_definition", "parents", "children")
         found: dict[str, NDArray[np.generic]] = {name: np.zeros(c, np.float32) for name in names}
         if vectors is None or not c:
             return found
         middles = self._middles(table, vectors, hidden_strings)
-        found["middle"] = middles if self.cosines is None else self.cosines(middles)
+        firsts = np.zeros(c, np.float32)
+        for start in range(0, c, ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            first = full(self.index.vectors[self._first_strings[table.concept[part]]])
+            firsts[part] = np.einsum("ij,ij->i", vectors[table.query[part]], first)
+        found["middle"], found["preferred_cosine"] = (
+            values if self.cosines is None else self.cosines(values) for values in (middles, firsts)
+        )
         if self.definitions is not None:
             row = self.definitions.row[table.concept]
             held = np.flatnonzero(row >= 0)
@@ -446,6 +476,16 @@ class Meaning:
                 one[part] = np.einsum("ij,ij->i", vectors[table.query[part]], meant)
             found["definition"], found["has_definition"] = one, row >= 0
         found["parents"], found["children"] = neighbours_share(self.index.segment, table)
+        return found
+
+    @functools.cached_property
+    def _first_strings(self) -> NDArray[np.int64]:
+        """The string of each concept's preferred name, (n_concepts,); where it has none, of another name."""
+        segment = self.index.segment
+        string = np.repeat(np.arange(len(self.index)), np.diff(segment.offsets))
+        order = np.argsort(segment.standing, kind="stable")[::-1]
+        found = np.zeros(len(segment.concepts), np.int64)
+        found[segment.term_concept[order]] = string[order]
         return found
 
     def _middles(self, table: CandidateTable, vectors: Float32, hidden_strings: NDArray[np.int64] | None) -> Float32:

@@ -12,8 +12,9 @@ import numpy as np
 
 from alphita.index.lookup import MAX_ENCODED_CHARACTERS, WHOLE, View
 from alphita.index.store import Index
-from alphita.mention import assertion
+from alphita.mention import assertion, axes
 from alphita.mention.abbreviations import Abbreviations, Expansion
+from alphita.mention.axes import Habits, habits_of
 from alphita.mention.laboratory import Laboratory
 from alphita.mention.spelling import ABBREVIATION, UNILATERAL, Reading, Speller, shortened, written_otherwise
 from alphita.mention.words import common_words, english_words
@@ -37,6 +38,7 @@ class Mention:
         is_short: whether it consists of a few capitals.
         readings: other readings, expansions of abbreviations first.
         doubt: why no answer to it is accepted without review, a text with a label; "" if there is no reason.
+        status: `axes.PAST`, `axes.FAMILY`, or 0; 0 also for what is past, if the terminology does not tell it apart.
         identifier: its CURIE, if it is an identifier.
     """
 
@@ -46,6 +48,7 @@ class Mention:
     is_short: bool
     readings: tuple[Reading, ...]
     doubt: str
+    status: int
     identifier: str | None
 
     @property
@@ -83,10 +86,15 @@ class MentionReader:
                 len(mention) <= SHORT_CAPITALS and _CAPITALS.fullmatch(mention) is not None,
                 readings[row],
                 of_values.get(row) or doubts[row],
+                self._status(string),
                 assertion.identifier_of(mention),
             )
             for row, (mention, string) in enumerate(zip(mentions, cleaned, strict=True))
         ]
+
+    def _status(self, string: str) -> int:
+        status = axes.status_of(string[:MAX_ENCODED_CHARACTERS]) if self.respell else 0
+        return status if status != axes.PAST or self.habits.tells(status) else 0
 
     def _untagged(self, cleaned: Sequence[str]) -> list[str]:
         """Return cleaned strings without semantic tags, "seizure (disorder)", except names that contain one."""
@@ -134,7 +142,13 @@ class MentionReader:
 
     @functools.cached_property
     def _speller(self) -> Speller:
-        return Speller(self.index.strings.array, common_words(self.index.model_path), english_words())
+        strings = self.index.strings.array
+        return Speller(strings, self.habits, common_words(self.index.model_path), english_words())
+
+    @functools.cached_property
+    def habits(self) -> Habits:
+        """What the index's terminology tells apart."""
+        return habits_of(self.index.strings.array, self.index.rows)
 
     @functools.cached_property
     def _laboratory(self) -> Laboratory:

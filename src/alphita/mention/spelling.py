@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alphita import drafts
 from alphita.index import ngrams
+from alphita.mention import axes
+from alphita.mention.axes import Habits
 from alphita.mention.word_pairs import is_form
 from alphita.mention.words import NOTHING, count_words
-from alphita.terminology.rules import lexicon, sets
+from alphita.terminology.rules import lexicon
 
 # The sources of readings.
 SPELLING, SHORTENED, UNSPECIFIED, ABBREVIATION = "spelling", "shortened", "unspecified", "abbreviation"
@@ -50,12 +50,6 @@ NUMERALS = {
     one: other for number, roman in enumerate(_ROMAN, 1) for one, other in ((str(number), roman), (roman, str(number)))
 }
 _NUMERAL = re.compile(r"(?<![^\W_])(\d{1,2}|[ivx]{1,5})(?=[a-e]?(?![^\W_]))")
-# Number of a terminology's strings that are examined. If more than this share contain "unspecified", or left or right,
-# the terminology distinguishes these from the plain name.
-SAMPLED, SIDED_NAME_SHARE = 20_000, 0.01
-# With this many names of one side of a thing, its sides are distinguished.
-OFTEN = 4
-_UNSPECIFIED = re.compile(r"^unspecified |[,;]? \(?(unspecified|unspec|nos|not otherwise specified)\.?\)?$")
 
 
 class Reading(NamedTuple):
@@ -73,43 +67,6 @@ class Reading(NamedTuple):
     origin: str = ""
 
 
-class Habits(NamedTuple):
-    """The qualifiers that a terminology distinguishes from the plain name.
-
-    Attributes:
-        residual: whether it distinguishes "unspecified" from the plain name, as classifications do.
-        sided: the things whose left and right it distinguishes, such as "ventricle"; None: all, as in classifications.
-    """
-
-    residual: bool = False
-    sided: frozenset[str] | None = frozenset()
-
-    def without_side(self, string: str, known: Container[str] | None = None) -> str | None:
-        """Return a cleaned string without its side, left or right."""
-        found = sets.sided(string) if self.sided is not None else None
-        if found is None or found.of in (self.sided or ()) or (known is not None and found.of not in known):
-            return None
-        return found.whole
-
-
-def habits_of(strings: pa.LargeStringArray) -> Habits:
-    """Return the naming habits of a terminology's cleaned strings."""
-    some = strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
-    unspecified = pc.sum(pc.match_substring_regex(some, r"\b(unspecified|nos)\b")).as_py() or 0
-    residual = unspecified > SIDED_NAME_SHARE * len(some)
-    sided = [name for name in _with_sides(some) if sets.side(name) in (sets.LEFT, sets.RIGHT)]
-    if len(sided) > SIDED_NAME_SHARE * len(some):
-        return Habits(residual, None)
-    of = Counter(found.of for name in _with_sides(strings) if (found := sets.sided(name)))
-    return Habits(residual, frozenset(word for word, count in of.items() if count >= OFTEN))
-
-
-def _with_sides(strings: pa.LargeStringArray) -> list[str]:
-    """Return the strings that can name a side."""
-    named: list[str] = strings.filter(pc.match_substring_regex(strings, sets.SIDE_PATTERN)).to_pylist()
-    return named
-
-
 def written_otherwise(string: str, habits: Habits) -> list[tuple[str, str]]:
     """Return possible spellings of a cleaned string in terms, each with the source of the reading."""
     found = [
@@ -117,18 +74,14 @@ def written_otherwise(string: str, habits: Habits) -> list[tuple[str, str]]:
         for one in _NUMERAL.finditer(string)
         if one[0] in NUMERALS
     ]
-    name = without_unspecified(string) if habits.residual else ""
-    if name not in (string, ""):
-        forms = ("{}, unspecified", "unspecified {}", "{} nos", "{}, nos", "{}, not otherwise specified", "{}")
-        found += [(other, UNSPECIFIED) for form in forms if (other := form.format(name)) != string]
+    if habits.residual:
+        name = axes.without_unspecified(string)
+        found += [(other, UNSPECIFIED) for other in (*habits.plain.get(name, ()), name) if other not in (string, "")]
+    if not habits.products and (product := axes.without_product(string)) != string:
+        found += [(name, SHORTENED) for name in dict.fromkeys((product, axes.without_salt(product))) if name]
     if (whole := habits.without_side(string)) is not None:
         found.append((UNILATERAL + whole, SHORTENED))
     return found
-
-
-def without_unspecified(string: str) -> str:
-    """Return a cleaned string without "unspecified" or NOS at its beginning or end."""
-    return _UNSPECIFIED.sub("", string)
 
 
 _WORD = re.compile(r"[^\W_]+")
@@ -155,10 +108,14 @@ class Speller:
     """Finds other readings of mentions, with the words of one index."""
 
     def __init__(
-        self, strings: pa.LargeStringArray, others: Iterable[str] = (), dictionary: Container[str] = ()
+        self,
+        strings: pa.LargeStringArray,
+        habits: Habits,
+        others: Iterable[str] = (),
+        dictionary: Container[str] = (),
     ) -> None:
         self._counts = count_words(strings)
-        self.habits = habits_of(strings)
+        self.habits = habits
         self._others = frozenset(others)
         self._dictionary = dictionary
         self._words = [word for word in self._counts if _is_spelt(word) and len(word) >= SHORTEST - 1]
@@ -255,9 +212,14 @@ def _readings(
     right = _WORD.sub(lambda word: corrected.get(word[0]) or word[0], string)
     if right != string:
         found.append(Reading(right, SPELLING))
-    short = shortened(right)
+    if habits.tells(status := axes.status_of(right)):
+        own = f"{habits.status[status & -status]} {shortened(axes.without_status(right))}"
+        return (*found, *([Reading(own, UNSPECIFIED)] if own != right else []))
+    short = shortened(axes.without_status(right) if status == axes.PAST else right)
     if not habits.residual:
-        short = shortened(without_unspecified(short))
+        short = shortened(axes.without_unspecified(short))
+    if not habits.products:
+        short = shortened(axes.without_product(short)) or short
     if short not in (right, string, ""):
         found.append(Reading(short, SHORTENED))
     # Only few names contain a side: "ptosis of the left eyelid", "weakness on the right".

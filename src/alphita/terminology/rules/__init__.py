@@ -128,6 +128,7 @@ RULES: Mapping[str, Rule] = {
     "route": sets.ROUTE,
     "sex": sets.SEX,
     "stage": stage,
+    "status": sets.STATUS,
     "strength": strength,
 }
 
@@ -257,6 +258,11 @@ class IndexedProfiles:
             self._is_read[strings[new]] = True
         known = Profiles(self.profiler.rules, self._codes[strings], self._speaks[strings])
         return self.profiler.compare(self.profiler.profile(mentions), mention_rows, known, string_rows)
+
+
+    def codes(self, rule: str, strings: NDArray[np.int64]) -> Codes:
+        """Return what some strings of the index, compared before, say by one rule, (n,)."""
+        return self._codes[strings, self.profiler.rules.index(rule)]
 
 
 @functools.cache

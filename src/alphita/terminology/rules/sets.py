@@ -87,9 +87,14 @@ class SetRule:
 
     def find(self, text: Text) -> list[Found]:
         """Return the values that a string names."""
+        return [found for _, found in self.find_at(text)]
+
+    def find_at(self, text: Text) -> list[tuple[int, Found]]:
+        """Return the values that a string names, each with the place of its first word."""
+        found_at = self._lexicon.find_at(text)
         if self._is_meant is None:
-            return self._lexicon.find(text)
-        return [found for place, found in self._lexicon.find_at(text) if self._is_meant(text, place, found)]
+            return found_at
+        return [(place, found) for place, found in found_at if self._is_meant(text, place, found)]
 
     def _values(self, string: str) -> tuple[int, ...]:
         """Return the values that a string names; see `values`."""
@@ -195,6 +200,13 @@ ROUTE = SetRule(
         "intraarterial intravitreal"
     },
     is_meant=_is_route,
+)
+
+# What is over, or a relative's; only at the beginning or the end: "history of stroke", "stroke, history of".
+STATUS = SetRule(
+    "status",
+    "past family",
+    is_meant=lambda text, place, found: place <= 2 or place + len(found.words.split()) == len(text.words),
 )
 
 LEFT, RIGHT, BOTH = 1, 2, 4

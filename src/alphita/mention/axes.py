@@ -1,0 +1,185 @@
+"""What a string says beyond the name of a thing, and which of it a terminology tells apart.
+
+"Metoprolol 50 mg tab" names an ingredient for a list of ingredients and a product for a list of products; "history of
+stroke" is a stroke for HPO and a code of its own for ICD-10-CM. So names of the terminology are read as mentions are:
+where it has both a thing and its history, it tells history apart, and a mention must agree; where it does not, the
+words are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita.terminology.rules import lexicon, sets
+from alphita.terminology.rules.lexicon import Lexicon, Text, read
+from alphita.terminology.rules.quantities import NAMES, NUMBER
+
+PAST, FAMILY = 1, 2
+# Number of a terminology's strings that are examined; the share of them that tells an axis apart.
+SAMPLED, SHARE = 20_000, 0.01
+# With this many names of one side of a thing, its sides are distinguished.
+OFTEN = 4
+# Of the names that are past or a relative's, at least this many, and this share, are those of things that have a name.
+LEAST_STATUS, PAIRED = 5, 0.05
+_UNSPECIFIED = re.compile(r"^unspecified |[,;]? \(?(unspecified|unspec|nos|not otherwise specified)\.?\)?$")
+# What a classification adds to the name of a thing of which no more is known.
+_RESIDUAL = re.compile(
+    r"^unspecified | unspecified$|, (?:unspecified(?: (?:organism|site|type|cause|part|location|severity|stage|eye|side|"
+    r"foot|limb|degree|trimester))?|(?:site|type|organism|cause) (?:not specified|unspecified)|nos|not otherwise specified|"
+    r"not specified|without (?:complications?|gangrene|hemorrhage))$| nos$| without complications?$"
+)
+_AMOUNT = re.compile(
+    rf"(?<![\w.,])(?:{NUMBER})\s?-?(?:{NAMES}|meq|units?)(?:\s?/\s?(?:(?:{NUMBER})\s?)?(?:{NAMES}))?(?!\w)|"
+    rf"(?<![\w.,])(?:{NUMBER})(?:/(?:{NUMBER}))+(?!\w)|(?<!\w)(?:x|q)\s?\d+\s?(?:h|d|hrs?|days?)?(?!\w)|#\s?\d+"
+)
+_PRODUCT_AXES = ("dose_form", "route", "frequency", "release")
+
+
+class Habits(NamedTuple):
+    """What a terminology tells apart from the plain name of a thing.
+
+    Attributes:
+        residual: whether it tells "unspecified" apart, as classifications do.
+        sided: the things whose left and right it tells apart, such as "ventricle"; None: all, as in classifications.
+        products: whether it tells strengths, forms and routes apart, as lists of products do.
+        status: its own words before a thing that is past (`PAST`) or a relative's (`FAMILY`), where it tells it apart.
+        plain: the names of the things of which no more is known, by their plain names: "pneumonia" -> "pneumonia,
+            unspecified organism".
+    """
+
+    residual: bool = False
+    sided: frozenset[str] | None = frozenset()
+    products: bool = False
+    status: Mapping[int, str] = MappingProxyType({})
+    plain: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+    def without_side(self, string: str, known: Container[str] | None = None) -> str | None:
+        """Return a cleaned string without its side, left or right."""
+        found = sets.sided(string) if self.sided is not None else None
+        if found is None or found.of in (self.sided or ()) or (known is not None and found.of not in known):
+            return None
+        return found.whole
+
+    def tells(self, status: int) -> bool:
+        """Tell whether a string with this status (`status_of`) names another thing than without it."""
+        return bool(status) and any(status & one for one in self.status)
+
+
+def habits_of(strings: pa.LargeStringArray, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> Habits:
+    """Return what a terminology tells apart, by its cleaned strings; `rows` finds them (-1: not there)."""
+    some = strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
+    least = SHARE * len(some)
+    residual = (pc.sum(pc.match_substring_regex(some, r"\b(unspecified|nos)\b")).as_py() or 0) > least
+    products = (pc.sum(pc.match_substring_regex(some, r"\d ?(mg|mcg|ml|g|%|unt|iu)\b")).as_py() or 0) > least
+    sided = [name for name in _matching(some, sets.SIDE_PATTERN) if sets.side(name) in (sets.LEFT, sets.RIGHT)]
+    things: frozenset[str] | None = None
+    if len(sided) <= least:
+        of = Counter(found.of for name in _matching(strings, sets.SIDE_PATTERN) if (found := sets.sided(name)))
+        things = frozenset(word for word, count in of.items() if count >= OFTEN)
+    return Habits(residual, things, products, _status_told(strings, rows), _plain(strings) if residual else {})
+
+
+def _matching(strings: pa.LargeStringArray, pattern: str) -> list[str]:
+    matched: list[str] = strings.filter(pc.match_substring_regex(strings, pattern)).to_pylist()
+    return matched
+
+
+def _status_told(
+    strings: pa.LargeStringArray, rows: Callable[[Sequence[str]], NDArray[np.int64]]
+) -> Mapping[int, str]:
+    """Return the words before things that are past or a relative's, where the plain things have names too."""
+    leads: dict[int, Counter[str]] = {PAST: Counter(), FAMILY: Counter()}
+    rests: dict[int, list[str]] = {PAST: [], FAMILY: []}
+    for name in _matching(strings, _STATUS_PATTERN):
+        lead, status, rest = _parted(name)
+        if status in leads and lead and rest:
+            leads[status][lead] += 1
+            rests[status].append(rest)
+    told = {}
+    for status, some in rests.items():
+        if len(some) >= LEAST_STATUS and (rows(some) >= 0).sum() >= max(2, PAIRED * len(some)):
+            told[status] = leads[status].most_common(1)[0][0]
+    return told
+
+
+_STATUS_PATTERN = sets.STATUS.pattern()
+
+
+def _parted(string: str) -> tuple[str, int, str]:
+    """Return the words of status at a string's beginning, their value, and the rest; 0 and the string for none."""
+    text = read(string)
+    found = sets.STATUS.find_at(text)
+    if not found or found[0][0]:
+        return "", 0, string
+    lead = found[0][1].words
+    return lead, found[0][1].value, " ".join(string.split()[len(lead.split()) :])
+
+
+@functools.lru_cache(maxsize=lexicon.REMEMBERED)
+def status_of(string: str) -> int:
+    """Return whether a string is of what is past (`PAST`), a relative's (`FAMILY`), or neither, 0."""
+    values = sets.STATUS.values(string)
+    return FAMILY if FAMILY in values else PAST if values else 0
+
+
+@functools.lru_cache(maxsize=lexicon.REMEMBERED)
+def without_status(string: str) -> str:
+    """Return a cleaned string without the words that say that it is past or a relative's."""
+    return _without(string, sets.STATUS.find_at)
+
+
+def without_product(string: str) -> str:
+    """Return a cleaned string without strength, form, route and frequency: "metoprolol" of "metoprolol 50 mg tab"."""
+    left = _AMOUNT.sub(" ", string)
+    return _without(left, _product_lexicon().find_at) if left != string or _names_form(string) else string
+
+
+def without_salt(string: str) -> str:
+    """Return a cleaned string without the words for a salt, except where it begins with one."""
+    first, _, rest = string.partition(" ")
+    return f"{first} {_without(rest, _salt_lexicon().find_at)}".strip() if rest else string
+
+
+def _without(string: str, find_at: Callable[[Text], list[tuple[int, lexicon.Found]]]) -> str:
+    text = read(string)
+    gone = {place + step for place, found in find_at(text) for step in range(len(found.words.split()))}
+    return " ".join(word for place, word in enumerate(text.shown) if place not in gone) if gone else string.strip()
+
+
+def _names_form(string: str) -> bool:
+    return bool(sets.DOSE_FORM.values(string))
+
+
+@functools.cache
+def _product_lexicon() -> Lexicon:
+    return Lexicon((1, row.words) for axis in _PRODUCT_AXES for row in lexicon.rows(axis) if row.value != "silent")
+
+
+@functools.cache
+def _salt_lexicon() -> Lexicon:
+    return Lexicon((1, row.words) for row in lexicon.rows("salt"))
+
+
+def _plain(strings: pa.LargeStringArray) -> Mapping[str, tuple[str, ...]]:
+    """Return the names that say that no more is known, by their plain names."""
+    found: dict[str, list[str]] = {}
+    for name in _matching(strings, r"unspecified|not specified|\bnos$|not otherwise specified|without complication"):
+        plain = _RESIDUAL.sub("", name).strip(" ,")
+        if plain and plain != name:
+            found.setdefault(plain, []).append(name)
+    return {plain: tuple(names) for plain, names in found.items()}
+
+
+def without_unspecified(string: str) -> str:
+    """Return a cleaned string without "unspecified" or NOS at its beginning or end."""
+    return _UNSPECIFIED.sub("", string)

@@ -1,0 +1,252 @@
+"""Simulated targets: vocabularies, and parts of them, that are asked for names that other vocabularies have.
+
+People write what their own vocabulary calls a thing, and lists differ in size, in synonyms, and in what they leave out.
+So each target is a vocabulary, a random part or a branch of one, with its synonyms or with labels alone. It is indexed
+with all defaults, without the names that are asked: names of equivalent concepts elsewhere, its own synonyms, and
+everyday phrases. Half of these stay known as names that other vocabularies have. What a part leaves out is asked too:
+no concept fits.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from alphita.calibrate import examples
+from alphita.calibrate.examples import Examples
+from alphita.encoder.layout import has_learned
+from alphita.index import external_names, segment
+from alphita.index.choice import OURS, Building
+from alphita.index.encoding import Blocks, Encoder
+from alphita.index.enrichment import Enrichment
+from alphita.index.store import Index, build
+from alphita.terminology import model, reading
+from alphita.terminology.store import Terminology, load_terminology
+from alphita.terminology.text import clean, clean_many
+
+LABELS, SYNONYMS = "labels", "synonyms"
+# Names asked of one target, at most, and of each kind beside them.
+MOST_NAMES, MOST_OTHERS = 900, 150
+# Of what is asked, the share that the encoder may have learned, at most, where enough else is there.
+LEARNED = 0.25
+OTHER_NAME, EVERYDAY, NEAR = "other name", "everyday phrase", "near"
+
+
+class Target(NamedTuple):
+    """A part of a vocabulary.
+
+    Attributes:
+        names: `LABELS` or `SYNONYMS`.
+        part: the share of its concepts at random, or a number of them; or the id above a branch; 1: all but a tenth.
+    """
+
+    vocabulary: str
+    names: str = SYNONYMS
+    part: float | int | str = 1
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        return f"{self.vocabulary}, {self.names}, {self.part}" + (f", {self.seed}" if self.seed else "")
+
+
+class Made(NamedTuple):
+    """A target, its index, and what is asked of it, with the concepts of the index that are right."""
+
+    target: Target
+    index: Index
+    asked: Examples
+
+
+def make(
+    target: Target,
+    vocabulary: Terminology,
+    encoder: Encoder,
+    given: Enrichment,
+    folder: Path,
+    blocks: Blocks | None = None,
+) -> Made:
+    """Return a target, indexed in `folder` where it is not yet."""
+    kept = _kept(vocabulary, target)
+    place = folder / f"{zlib.crc32(target.name.encode()):08x}"
+    terminology = place.with_suffix(".terminology")
+    if not terminology.exists():
+        _save(vocabulary, kept, target.names, terminology)
+    part = load_terminology(terminology)
+    asked = _names_asked(vocabulary, kept, part, given, encoder, target)
+    if not place.with_suffix(".index").exists():
+        exclude = frozenset(asked["key"].to_list())
+        build(
+            part,
+            encoder,
+            place.with_suffix(".index"),
+            exclude=exclude,
+            enrichment=_without(given, exclude),
+            blocks=blocks,
+        )
+    index = Index.open(place.with_suffix(".index"))
+    return Made(target, index, _examples(index, asked, _names_left_out(vocabulary, kept, target), target.seed))
+
+
+def _kept(vocabulary: Terminology, target: Target) -> NDArray[np.bool_]:
+    """Return which concepts the target has, (n,)."""
+    live = ~np.asarray(vocabulary.retired)
+    chance = np.random.default_rng(zlib.crc32(target.name.encode()))
+    drawn = chance.random(len(live))
+    if isinstance(target.part, str):
+        row = vocabulary.resolve(target.part)
+        branch = np.zeros(len(live), bool)
+        branch[[row, *vocabulary.descendants(row)]] = True
+        return live & branch & (drawn > 0.1)
+    if target.part == 1:
+        return live & (drawn > 0.1)
+    share = target.part if target.part < 1 else target.part / live.sum()
+    return live & (drawn < share)
+
+
+def _save(vocabulary: Terminology, kept: NDArray[np.bool_], names: str, out: Path) -> None:
+    tables = reading.tables_of(vocabulary)
+    place = np.cumsum(kept) - 1
+    tables.concepts = tables.concepts.filter(pl.Series(kept))
+    for name in ("terms", "definitions", "semantic_types", "xrefs", "aliases"):
+        frame: pl.DataFrame = getattr(tables, name)
+        own = frame.filter(pl.Series(kept[frame["concept"].to_numpy()]))
+        if name == "terms":
+            own = own.filter(pl.col("language").cast(pl.String).str.starts_with("en"))
+            own = own.filter(pl.col("preferred")) if names == LABELS else own
+        setattr(tables, name, own.with_columns(concept=pl.Series(place[own["concept"].to_numpy()])))
+    links = tables.relations
+    both = kept[links["head"].to_numpy()] & kept[links["tail"].to_numpy()]
+    links = links.filter(pl.Series(both))
+    tables.relations = links.with_columns(**{end: pl.Series(place[links[end].to_numpy()]) for end in ("head", "tail")})
+    tables.replacements, tables.properties = model.empty("replacements"), model.empty("properties")
+    model.save(tables, out, sources=tables.sources)
+
+
+# What is asked.
+
+
+def _names_asked(
+    vocabulary: Terminology,
+    kept: NDArray[np.bool_],
+    part: Terminology,
+    given: Enrichment,
+    encoder: Encoder,
+    target: Target,
+) -> pl.DataFrame:
+    """Return names that the index is made without: id, key, name and kind; at most one of a concept."""
+    assert given.sources is not None
+    content = segment.collect(part, Building().rules, frozenset())
+    lent = external_names.find(content, part, given.sources, Building().rules).names
+    ids = pl.Series(content.concepts.table.column("id").to_pylist(), dtype=pl.String)
+    kind = pl.when(pl.col("source") == OURS).then(pl.lit(EVERYDAY)).otherwise(pl.lit(OTHER_NAME))
+    others = lent.select("key", "name", kind=kind, id=ids.gather(lent["concept"]))
+    own = _own_synonyms(vocabulary, kept)
+    if target.names == LABELS:
+        own = own.filter(~pl.col("key").is_in(pl.Series(content.strings.to_pylist()).implode()))
+    frame = pl.concat([others.select("id", "key", "name", "kind"), own.select("id", "key", "name", "kind")])
+    frame = frame.unique(["key"], keep="none", maintain_order=True)
+    learned = has_learned(encoder.folder, frame["key"].to_list())  # type: ignore[attr-defined]
+    drawn = np.random.default_rng(target.seed + 1).random(len(frame)) + 0.7 * learned
+    frame = frame.with_columns(drawn=pl.Series(drawn), learned=pl.Series(learned)).sort("drawn")
+    # An everyday phrase first, where there is one: they are few.
+    frame = frame.sort(pl.col("kind") != EVERYDAY, maintain_order=True).unique("id", keep="first", maintain_order=True)
+    everyday = frame.filter(pl.col("kind") == EVERYDAY).head(MOST_NAMES // 3)
+    frame = pl.concat([everyday, frame.filter(pl.col("kind") != EVERYDAY).sort("drawn").head(MOST_NAMES)])
+    most = max(1, len(ids) // 2)
+    return frame.sort("drawn").head(min(most, MOST_NAMES))
+
+
+def _own_synonyms(vocabulary: Terminology, kept: NDArray[np.bool_]) -> pl.DataFrame:
+    """Return the exact English names of the kept concepts that name them alone and are not preferred."""
+    terms = vocabulary.terms
+    frame = pl.DataFrame(
+        {
+            "concept": np.asarray(vocabulary.term_concept),
+            "name": terms.column("string").to_pylist(),
+            "scope": terms.column("scope").cast("string").to_pylist(),
+            "language": terms.column("language").cast("string").to_pylist(),
+            "preferred": terms.column("preferred").to_numpy(zero_copy_only=False),
+        }
+    ).filter(pl.col("language").str.starts_with("en"))
+    frame = frame.with_columns(key=pl.Series(clean_many(frame["name"].to_list()), dtype=pl.String))
+    alone = (pl.col("concept").n_unique().over("key") == 1) & ~pl.col("preferred").any().over("key")
+    frame = frame.filter(alone & (pl.col("scope") == "exact") & (pl.col("key") != ""))
+    frame = frame.filter(pl.Series(kept[frame["concept"].to_numpy()]))
+    ids = pl.Series(vocabulary.concept_ids.cast("large_string").to_pylist(), dtype=pl.String)
+    return frame.select("key", "name", id=ids.gather(frame["concept"]), kind=pl.lit(examples.SYNONYM))
+
+
+def _names_left_out(vocabulary: Terminology, kept: NDArray[np.bool_], target: Target) -> list[str]:
+    """Return a name of each of some concepts that the target has not."""
+    gone = ~kept & ~np.asarray(vocabulary.retired)
+    if isinstance(target.part, str):
+        row = vocabulary.resolve(target.part)
+        branch = [row, *vocabulary.descendants(row)]
+        inside = np.zeros(len(gone), bool)
+        inside[branch] = True
+        chance = np.random.default_rng(target.seed).random(len(gone))
+        gone &= inside | (chance < inside.mean())
+    of = np.asarray(vocabulary.term_concept)
+    english = np.array([(one or "").startswith("en") for one in vocabulary.terms.column("language").to_pylist()], bool)
+    rows = np.flatnonzero(gone[of] & english)
+    rows = np.random.default_rng(target.seed).permutation(rows)
+    _, first = np.unique(of[rows], return_index=True)
+    rows = np.random.default_rng(target.seed + 1).permutation(rows[first])[: 3 * MOST_OTHERS]
+    return vocabulary.terms.column("string").take(pa.array(rows)).to_pylist()
+
+
+def _without(given: Enrichment, exclude: frozenset[str]) -> Enrichment:
+    """Return what an index is given, without some names; half of them stay, as names of nothing that it has."""
+    assert given.sources is not None
+    names = given.sources.names
+    out = names["key"].is_in(pl.Series(sorted(exclude)).implode())
+    apart = names.filter(out).filter(pl.col("key").hash(0) % 2 == 0)
+    apart = apart.with_columns(id="left out:" + pl.col("key"), alone=pl.lit(value=True), first=pl.lit(value=True))
+    apart = apart.filter(pl.col("source") != OURS).unique("key", keep="first", maintain_order=True)
+    return given._replace(sources=given.sources._replace(names=pl.concat([names.filter(~out), apart])))
+
+
+def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[str], seed: int) -> Examples:
+    """Return all that is asked of an index."""
+    rows = index.concept_rows(asked["id"].to_list())
+    there = np.flatnonzero((rows >= 0) & (index.rows(asked["key"].to_list()) < 0))
+    names, kinds = asked["name"].to_list(), asked["kind"].to_list()
+    nothing = np.full(len(there), -1)
+    named = Examples([names[row] for row in there], rows[there], nothing, nothing, [kinds[row] for row in there])
+    own, concepts = examples.own_names(index, seed=seed, most=12 * MOST_OTHERS)
+    several = [np.arange(start, min(start + 3 * MOST_OTHERS, len(own))) for start in range(0, len(own), 3 * MOST_OTHERS)]
+    several += [np.zeros(0, np.int64)] * 4
+    strings = [[own[row] for row in rows.tolist()] for rows in several]
+    left_out = [one for one, row in zip(left_out, index.rows(clean_many(left_out)).tolist(), strict=True) if row < 0]
+    gone = np.full(len(left_out), -1)
+    parts = [
+        named,
+        examples.itself(strings[0][:MOST_OTHERS], concepts[several[0]][:MOST_OTHERS]),
+        examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=seed).take(
+            np.arange(0, 0)
+        )
+        if not strings[1]
+        else _first(examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=seed)),
+        _first(examples.abbreviated(index, strings[2] + strings[3], concepts[np.concatenate(several[2:4])], most=MOST_OTHERS, seed=seed))
+        if strings[2]
+        else examples.itself([], np.zeros(0, np.int64)),
+        examples.short_forms(index, lambda _: True, most=MOST_OTHERS, seed=seed),
+        Examples(left_out, gone, gone, gone, [NEAR] * len(left_out)),
+        examples.foreign(index, MOST_OTHERS, seed=seed),
+    ]
+    return examples.join([part for part in parts if part.mentions])
+
+
+def _first(some: Examples) -> Examples:
+    return some.take(np.arange(min(MOST_OTHERS, len(some.mentions))))
