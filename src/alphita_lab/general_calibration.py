@@ -1,14 +1,14 @@
-"""A general calibration: an encoder's ranker and confidence, fitted on several vocabularies, for an index of any other.
+"""A general calibration: an encoder's ranker and decision, fitted on simulated targets, for any terminology.
 
 What the ranker looks at (equal strings, cosines, letters, tokens) is not of one vocabulary, as long as the encoder is
-the same.
+the same. Every answer that is measured is given by what was fitted on other vocabularies.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,223 +16,195 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.answer.calibration_store import Calibration
+from alphita.answer.decision import ACCEPT, NIL, NONE, Kind, fit_outcomes
+from alphita.answer.features import MENTION_NAMES
 from alphita.answer.pipeline import Pipeline
-from alphita.answer.ranker import Ranker
-from alphita.calibrate import examples, fitting, ranker_training, reliability, scored_examples
-from alphita.calibrate.examples import FOREIGN, ITSELF, NAMED, NOISE, REMOVED, SYNONYM, Examples, Known
-from alphita.calibrate.fitting import ERRORS, KS, Crossed, Tested
-from alphita.calibrate.risk_coverage import Certificate
+from alphita.calibrate import fitting, ranker_training, reliability, scored_examples
+from alphita.calibrate.examples import ITSELF, NOISE, SYNONYM
+from alphita.calibrate.fitting import ERRORS, Crossed
 from alphita.calibrate.scored_examples import Seen
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError
-from alphita.index.encoding import Encoder
-from alphita.index.store import Index
 from alphita.mention.abbreviations import Abbreviations
+from alphita_lab.simulated_targets import EVERYDAY, NEAR, OTHER_NAME, Made
 
-# Of one vocabulary at most: examples to learn from, and mentions of each of the three kinds to test on.
-MAX_LEARNED = 4_000
-MAX_TESTED = 1_500
-# A vocabulary of which fewer mentions are tested certifies little, and has no say in what the others may accept.
-MIN_TESTED = 1_000
-# In-terminology mentions of the mixture that may be lost to NIL: the share that left most answers right, NIL among
-# them, when vocabularies were left out. A third of the mixture equals a name and is never lost.
-LOST = 0.03
+# Folds of vocabularies: those of one are answered by what was fitted on the others.
+FOLDS = 4
+EPOCHS = 8
+# How much a string counts for the ranker and for the decision, by its kind; NIL counts by its share of a target.
+RANKER_WEIGHTS = {OTHER_NAME: 3.0, EVERYDAY: 3.0, SYNONYM: 3.0}
+DECISION_WEIGHTS = {ITSELF: 0.5, NOISE: 0.5}
+# NIL strings of a target: their share, and the part of them that are names of what a target leaves out.
+NIL_SHARE, NEAR_PART = 0.15, 0.5
+# Where there is a code for everything else, nothing that is left out has none.
+CLASSIFICATIONS = ("ICD-10-CM",)
+EQUAL = MENTION_NAMES.index("equal_to_a_term")
+# A decision must keep its error on each of these kinds of strings.
+KINDS = (OTHER_NAME, EVERYDAY, SYNONYM)
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """A vocabulary to fit on.
+class Population(NamedTuple):
+    """The strings of all targets, as answered by what was fitted on other vocabularies.
 
-    `held`: strings that the index was made without (`exclude`), so that no head has learned from them either, with
-    their concepts; None: the index's own synonyms are taken as not there.
+    Attributes:
+        kinds, targets: (n,) of each string.
+        inexact: (n,) whether it equals no name of its index.
+        weight: (n,) each target counts alike.
     """
 
-    name: str
-    index: Index
-    version: str = ""
-    licence: str = ""
-    held: Known | None = None
-
-    def encoder(self, encoder: Encoder) -> Encoder:
-        """Return the index's encoder: `encoder`, with the head that was learned for this index, if there is one."""
-        if encoder.content_hash == self.index.base_model_hash != self.index.manifest["model_hash"]:
-            encoder = TermEncoder.load(self.index.model_path)
-        self.index.check_encoder(encoder)
-        return encoder
+    crossed: Crossed
+    kinds: NDArray[np.str_]
+    targets: NDArray[np.str_]
+    inexact: NDArray[np.bool_]
+    weight: NDArray[np.float64]
 
 
-class Held(NamedTuple):
-    """The examples of a vocabulary."""
-
-    learned: Seen
-    tested: Seen  # the mixture, of other concepts, to test on
-
-
-class LeftOut(NamedTuple):
-    """A vocabulary as answered by what was fitted on the others."""
-
-    tested: Tested
-    certificates: Mapping[float, Certificate]
-    nil_threshold: float
-
-
-def fit_general(vocabularies: Sequence[Vocabulary], encoder: Encoder, *, seed: int = 0) -> Calibration:
-    """Fit ranker, calibrators, NIL threshold, and thresholds with a margin."""
+def fit_general(made: Sequence[Made], *, seed: int = 0) -> Calibration:
+    """Fit ranker, outcomes and thresholds."""
     start = time.perf_counter()
-    held: dict[str, list[Held]] = {}
-    for one in vocabularies:
-        held.setdefault(one.name, []).append(hold(one, one.encoder(encoder), seed))
-    # Of a vocabulary that is indexed in several ways the last one is tested.
-    together = {
-        name: Held(scored_examples.together([way.learned for way in ways]), ways[-1].tested)
-        for name, ways in held.items()
-    }
-    fitted = fit_held(together, seed=seed)
+    parts = [_seen(one) for one in made]
+    seen = scored_examples.together(parts)
+    sizes = [len(part.examples.mentions) for part in parts]
+    targets = np.repeat([one.target.name for one in made], sizes)
+    vocabularies = np.repeat([one.target.vocabulary for one in made], sizes)
+    kinds = np.array(seen.examples.kinds)
+    seen = seen._replace(training=seen.training._replace(weight=_weights(seen, kinds, targets, RANKER_WEIGHTS)))
+    progress.say(f"fitting the ranker on {len(kinds):,} strings of {len(made)} targets")
+    ranker = ranker_training.train(seen.training, seed=seed, epochs=EPOCHS)
+    population = _answered(seen, kinds, targets, _folds(vocabularies), seed)
+    crossed = population.crossed
+    outcomes = fit_outcomes(crossed.evidence, crossed.outcome, population.weight)
+    accept, nil = ({error: threshold(population, outcomes, kind, error) for error in ERRORS} for kind in (ACCEPT, NIL))
+    draft = Calibration(ranker, outcomes, accept, nil)
     fields = {
         "general": True,
-        "model_hash": encoder.content_hash,
+        "model_hash": made[0].index.base_model_hash,
         "seed": seed,
-        "vocabularies": [
-            {
-                "name": one.name,
-                "version": one.version,
-                "licence": one.licence,
-                "terminology_hash": one.index.manifest["terminology_hash"],
-            }
-            for one in {vocabulary.name: vocabulary for vocabulary in vocabularies}.values()
-        ],
+        "targets": [{"name": one.target.name, "strings": size} for one, size in zip(made, sizes, strict=True)],
+        "vocabularies": sources_of(made),
         "seconds": round(time.perf_counter() - start, 1),
     }
-    return replace(fitted, fields=fields)
+    return replace(draft, figures=_figures(draft, population), fields=fields)
 
 
-def fit_held(held: Mapping[str, Held], *, seed: int = 0) -> Calibration:
-    """Fit on the examples of several vocabularies, by name."""
-    learned = scored_examples.together([one.learned for one in held.values()])
-    vocabulary = np.repeat(np.arange(len(held)), [len(one.learned.examples.mentions) for one in held.values()])
-    progress.say(f"fitting the ranker on {len(vocabulary):,} examples of {len(held)} vocabularies")
-    asked = _mixture(learned.examples, vocabulary, seed)
-    rankers, crossed = zip(*fitting.cross_validate(learned, vocabulary, asked, seed), strict=True)
-    draft = _draft(ranker_training.train(learned.training, seed=seed), crossed, seed)
-    left_out = {}
-    for number, (name, one) in enumerate(held.items()):
-        others = [*crossed[:number], *crossed[number + 1 :]]
-        left_out[name] = _leave_out(_draft(rankers[number], others, seed), others, one.tested)
-    given, right = (
-        np.concatenate([getattr(one.tested, name) for one in left_out.values()]) for name in ("given", "right")
-    )
-    pooled = fitting.certify(draft, fitting.together(crossed), given, right)
-    told = [one.certificates for one in left_out.values() if len(one.tested.right) >= MIN_TESTED]
-    accept = thresholds([pooled, *told])
-    figures = {
-        "population": _population_text(left_out),
-        "learned_from": fitting.counts_of(learned.examples),
-        "nil": {"threshold": draft.nil_threshold},
-        "calibration": reliability.figures(given, right),
-        "left_out": {name: _figures(one, accept) for name, one in left_out.items()},
+def sources_of(made: Sequence[Made]) -> list[dict[str, str]]:
+    """Return name, version and licence of each vocabulary."""
+    first = {one.target.vocabulary: one for one in reversed(made)}
+    return [
+        {"name": name, "version": str(one.index.manifest["sources"][0].get("version") or "")}
+        for name, one in sorted(first.items())
+    ]
+
+
+def _seen(one: Made) -> Seen:
+    """Find the candidates of what a target is asked."""
+    encoder = TermEncoder.load(one.index.model_path)
+    progress.say(f"{one.target.name}:")
+    pipeline = Pipeline(one.index, lambda: encoder, Abbreviations.of_index(one.index), respell=True)
+    return scored_examples.see(pipeline, one.asked)
+
+
+def _folds(vocabularies: NDArray[np.str_]) -> NDArray[np.int64]:
+    """Share out whole vocabularies to folds of about equal size, (n,)."""
+    names, counts = np.unique(vocabularies, return_counts=True)
+    filled = [0] * min(FOLDS, len(names))
+    fold = {}
+    for name, count in sorted(zip(names.tolist(), counts.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0])):
+        fold[name] = int(np.argmin(filled))
+        filled[fold[name]] += count
+    return np.array([fold[name] for name in vocabularies.tolist()], np.int64)
+
+
+def _answered(
+    seen: Seen, kinds: NDArray[np.str_], targets: NDArray[np.str_], fold: NDArray[np.int64], seed: int
+) -> Population:
+    """Answer the strings of each fold by what was fitted on the others."""
+    has = np.diff(seen.table.offsets) > 0
+    rows, parts = [], []
+    for number, (_, crossed) in enumerate(fitting.cross_validate(seen, fold, has, seed, epochs=EPOCHS)):
+        parts.append(crossed)
+        rows.append(np.flatnonzero((fold == number) & has))
+    place = np.concatenate(rows)
+    weight = _weights(seen, kinds, targets, DECISION_WEIGHTS)[place]
+    for name in np.unique(targets):
+        own = targets[place] == name
+        weight[own] *= own.sum() / max(weight[own].sum(), 1e-9)
+    for name in np.unique(targets):
+        own = targets[place] == name
+        weight[own] *= len(place) / len(np.unique(targets)) / own.sum()
+    inexact = seen.training.mentions[place, EQUAL] == 0
+    return Population(fitting.together(parts), kinds[place], targets[place], inexact, weight)
+
+
+def _weights(
+    seen: Seen, kinds: NDArray[np.str_], targets: NDArray[np.str_], by_kind: Mapping[str, float]
+) -> NDArray[np.float64]:
+    """Return how much each string counts, (n,): those without a concept as `NIL_SHARE` of their target."""
+    nil = seen.examples.concepts < 0
+    weight = np.array([by_kind.get(kind, 1.0) for kind in kinds.tolist()])
+    for name in np.unique(targets):
+        own = targets == name
+        near_part = 0.0 if name.startswith(CLASSIFICATIONS) else NEAR_PART
+        total = weight[own & ~nil].sum() * NIL_SHARE / (1 - NIL_SHARE)
+        for some, part in ((kinds == NEAR, near_part), (kinds != NEAR, 1 - near_part)):
+            rows = np.flatnonzero(own & nil & some)
+            weight[rows] = total * part / max(len(rows), 1)
+    return weight
+
+
+def threshold(population: Population, outcomes: Any, kind: Kind, error: float) -> float | None:  # noqa: ANN401
+    """Return the least probability at which each kind of inexact string keeps an error; None if one never does."""
+    crossed = population.crossed
+    given, kept = crossed.given(outcomes, kind), crossed.kept(kind)
+    none = crossed.outcome == NONE
+    found = []
+    for name in KINDS:
+        rows = np.flatnonzero(population.inexact & ((population.kinds == name) | none))
+        found.append(_least(given[rows], kept[rows], population.weight[rows], error))
+    known = [one for one in found if one is not None]
+    return max(known) if len(known) == len(found) else None
+
+
+def _least(
+    given: NDArray[np.float64], kept: NDArray[np.bool_], weight: NDArray[np.float64], error: float
+) -> float | None:
+    """Return the least probability above which a weighted share of at most `error` is wrong."""
+    order = np.argsort(-given, kind="stable")
+    wrong = np.cumsum((weight * ~kept)[order]) / np.maximum(np.cumsum(weight[order]), 1e-12)
+    fitting_rows = np.flatnonzero((wrong <= error) & (given[order] > 0))
+    return float(given[order][fitting_rows[-1]]) if len(fitting_rows) else None
+
+
+def _figures(draft: Calibration, population: Population) -> dict[str, Any]:
+    """Return what is measured on all targets and on each, as JSON."""
+    crossed = population.crossed
+    given = {kind: crossed.given(draft.outcomes, kind) for kind in (ACCEPT, NIL)}
+    counts = {str(kind): int(n) for kind, n in zip(*np.unique(population.kinds, return_counts=True), strict=True)}
+    by_target = {
+        str(name): _of(draft, population, given, population.targets == name) for name in np.unique(population.targets)
     }
-    return replace(draft, accept=accept, figures=figures)
-
-
-def thresholds(certified: Sequence[Mapping[float, Certificate]]) -> dict[float, float | None]:
-    """Return for each allowed error the highest threshold that is certified; None where one cannot be."""
-    found: dict[float, float | None] = {}
-    for error in ERRORS:
-        some = [one[error].threshold for one in certified]
-        known = [threshold for threshold in some if threshold is not None]
-        found[error] = max(known) if len(known) == len(some) else None
-    return found
-
-
-# Examples.
-
-
-def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
-    """Draw a vocabulary's examples and find their candidates."""
-    index = one.index
-    held = one.held if one.held is not None else Known(*examples.own_synonyms(index, seed=seed), "")
-    known = examples.parted(index, held, seed)
-    names = examples.parted(index, Known(*examples.own_names(index, seed=seed + 2, most=5 * MAX_TESTED), ""), seed)
-    if not all(len(some.strings) for some in (*known, *names)):
-        raise InputError(
-            f"{one.name} has too few synonyms to learn from some concepts and test on the others",
-            file=index.path,
-            remedy="leave it out",
-        )
-    pipeline = Pipeline(index, lambda: encoder, Abbreviations.of_index(index), respell=True)
-    progress.say(f"{one.name}:")
-    to_learn = examples.training_examples(index, known[0], seed)
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(to_learn.mentions))[:MAX_LEARNED])
-    to_test = examples.mixture(index, known[1], names[1], seed, most=MAX_TESTED)
-    return Held(scored_examples.see(pipeline, to_learn.take(drawn)), scored_examples.see(pipeline, to_test))
-
-
-def _mixture(learned: Examples, vocabulary: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
-    """Choose of the examples to learn from those that confidence is fitted on: the mixture, in each vocabulary."""
-    kinds = np.array(learned.kinds)
-    chosen = np.zeros(len(kinds), bool)
-    for number in range(int(vocabulary.max()) + 1):
-        own = np.flatnonzero(vocabulary == number)
-        chosen[own] = examples.in_mixture(kinds[own], seed)
-    return chosen
-
-
-# Leaving out.
-
-
-def _draft(fitted: Ranker, crossed: Sequence[Crossed], seed: int) -> Calibration:
-    """Return a ranker with one calibrator for all languages, for the encoder has one, and the NIL threshold."""
-    answers = fitting.together(crossed)
-    return fitting.calibrated(fitted, answers, [None] * len(answers.right), seed, lost=LOST)
-
-
-def _leave_out(draft: Calibration, others: Sequence[Crossed], tested: Seen) -> LeftOut:
-    answers = draft(tested.table, tested.features)
-    answered = Tested(tested, answers, tested.is_right(answers), answers.nil > draft.nil_threshold)
-    certificates = fitting.certify(draft, fitting.together(others), answered.given, answered.right)
-    return LeftOut(answered, certificates, draft.nil_threshold)
-
-
-def _figures(one: LeftOut, accept: Mapping[float, float | None]) -> dict[str, Any]:
-    """Return what is measured of one vocabulary with the thresholds of all, as JSON."""
-    tested = one.tested
-    kinds, named = np.array(tested.seen.examples.kinds), tested.seen.examples.concepts >= 0
-    places = fitting.places_of(tested.seen.table, tested.answers.order, tested.seen.examples.concepts)
-    held = kinds == SYNONYM
-    at = {}
-    for error, threshold in accept.items():
-        if threshold is not None:
-            taken = tested.given >= threshold
-            at[f"{error:g}"] = _counted(taken, tested.right) | {
-                kind: _counted(taken[kinds == kind], tested.right[kinds == kind]) for kind in NAMED
-            }
+    everything = np.ones(len(population.kinds), bool)
     return {
-        "tested_on": fitting.counts_of(tested.seen.examples),
-        "held_out_synonyms": {f"accuracy@{k}": float((places[held] < k).mean()) for k in KS},
-        "calibration": reliability.figures(tested.answers.confidence, tested.right)["expected_calibration_error"],
-        "nil": {
-            "threshold": one.nil_threshold,
-            "lost": float(tested.nil[named].mean()),
-            "recognised": {
-                kind: float(tested.nil[kinds == kind].mean()) for kind in (REMOVED, FOREIGN) if (kinds == kind).any()
-            },
-        },
-        "own_thresholds": {f"{error:g}": found.threshold for error, found in one.certificates.items()},
-        "accepted": at,
+        "population": f"{len(everything):,} strings of {len(by_target)} simulated targets, each answered by what was "
+        "fitted on other vocabularies",
+        "tested_on": counts,
+        "calibration": reliability.figures(given[ACCEPT], crossed.kept(ACCEPT)),
+        "all": _of(draft, population, given, everything),
+        "inexact": _of(draft, population, given, population.inexact),
+        "by_target": by_target,
     }
 
 
-def _counted(taken: NDArray[np.bool_], right: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return the share that is accepted, and the share of that which is wrong; None where nothing is."""
-    error = float((~right[taken]).mean()) if taken.any() else None
-    return {"share": float(taken.mean()), "error": error}
-
-
-def _population_text(left_out: Mapping[str, LeftOut]) -> str:
-    counts = [fitting.counts_of(one.tested.seen.examples) for one in left_out.values()]
-    total = {kind: sum(count.get(kind, 0) for count in counts) for kind in (*NAMED, REMOVED, FOREIGN)}
-    return (
-        f"{total[ITSELF]:,} names, {total[NOISE]:,} names with slips and words lost and {total[SYNONYM]:,} synonyms "
-        f"taken as not there, of {', '.join(left_out)}, each answered by what was fitted on the others, with "
-        f"{total[REMOVED]:,} names of removed concepts and {total[FOREIGN]:,} foreign strings among them"
-    )
+def _of(
+    draft: Calibration, population: Population, given: Mapping[Kind, NDArray[np.float64]], rows: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Return, for some strings, how many are accepted and NIL at each error, and the share of these that is wrong."""
+    weight = population.weight * rows
+    found: dict[str, Any] = {}
+    for kind, thresholds in ((ACCEPT, draft.accept), (NIL, draft.nil)):
+        kept = population.crossed.kept(kind)
+        for error, least in thresholds.items():
+            taken = weight * (given[kind] >= (2.0 if least is None else max(least, 1e-9)))
+            share = float(taken.sum() / max(weight.sum(), 1e-12))
+            wrong = float((taken * ~kept).sum() / taken.sum()) if taken.any() else None
+            found.setdefault(kind, {})[f"{error:g}"] = {"share": share, "wrong": wrong}
+    return found

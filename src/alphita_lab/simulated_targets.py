@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,13 +30,15 @@ from alphita.index.enrichment import Enrichment
 from alphita.index.store import Index, build
 from alphita.terminology import model, reading
 from alphita.terminology.store import Terminology, load_terminology
-from alphita.terminology.text import clean, clean_many
+from alphita.terminology.text import clean_many
 
 LABELS, SYNONYMS = "labels", "synonyms"
 # Names asked of one target, at most, and of each kind beside them.
 MOST_NAMES, MOST_OTHERS = 900, 150
 # Of what is asked, the share that the encoder may have learned, at most, where enough else is there.
 LEARNED = 0.25
+# Of the names asked, the share that leads to a concept beside or above the right one.
+LENT_ELSEWHERE = 0.05
 OTHER_NAME, EVERYDAY, NEAR = "other name", "everyday phrase", "near"
 
 
@@ -84,6 +85,7 @@ def make(
         _save(vocabulary, kept, target.names, terminology)
     part = load_terminology(terminology)
     asked = _names_asked(vocabulary, kept, part, given, encoder, target)
+    lent = _lent_elsewhere(asked, part, target.seed)
     if not place.with_suffix(".index").exists():
         exclude = frozenset(asked["key"].to_list())
         build(
@@ -91,7 +93,7 @@ def make(
             encoder,
             place.with_suffix(".index"),
             exclude=exclude,
-            enrichment=_without(given, exclude),
+            enrichment=_without(given, exclude, lent),
             blocks=blocks,
         )
     index = Index.open(place.with_suffix(".index"))
@@ -206,47 +208,71 @@ def _names_left_out(vocabulary: Terminology, kept: NDArray[np.bool_], target: Ta
     return vocabulary.terms.column("string").take(pa.array(rows)).to_pylist()
 
 
-def _without(given: Enrichment, exclude: frozenset[str]) -> Enrichment:
-    """Return what an index is given, without some names; half of them stay, as names of nothing that it has."""
+def _lent_elsewhere(asked: pl.DataFrame, part: Terminology, seed: int) -> pl.DataFrame:
+    """Return names of some of the concepts asked for that a concept beside or above them gets: id, key, name.
+
+    Vocabularies draw lines in different places, so a name that one lends is not always the concept's.
+    """
+    chance = random.Random(seed)
+    rows = []
+    for identifier, key, name in asked.select("id", "key", "name").iter_rows():
+        if chance.random() >= LENT_ELSEWHERE:
+            continue
+        row = part.resolve(identifier)
+        parents = [int(one) for one in part.parents(row)]
+        near = [*parents, *(int(one) for parent in parents for one in part.children(parent) if one != row)]
+        if near:
+            rows.append((part.concept_ids[chance.choice(near)].as_py(), key, name))
+    return pl.DataFrame(rows, schema={"id": pl.String, "key": pl.String, "name": pl.String}, orient="row")
+
+
+def _without(given: Enrichment, exclude: frozenset[str], lent: pl.DataFrame) -> Enrichment:
+    """Return what an index is given, without some names; a part of them stays, as names of other things."""
     assert given.sources is not None
     names = given.sources.names
     out = names["key"].is_in(pl.Series(sorted(exclude)).implode())
-    apart = names.filter(out).filter(pl.col("key").hash(0) % 2 == 0)
+    misled = lent.select(
+        *(pl.lit("elsewhere").alias(column) if column == "source" else column for column in ("source", "id", "name")),
+        language=pl.lit("en"),
+        key="key",
+        alone=pl.lit(value=True),
+        first=pl.lit(value=False),
+    )
+    apart = names.filter(out).filter(pl.col("key").hash(0) % 5 == 0)
+    apart = apart.filter(~pl.col("key").is_in(lent["key"].implode()))
     apart = apart.with_columns(id="left out:" + pl.col("key"), alone=pl.lit(value=True), first=pl.lit(value=True))
     apart = apart.filter(pl.col("source") != OURS).unique("key", keep="first", maintain_order=True)
-    return given._replace(sources=given.sources._replace(names=pl.concat([names.filter(~out), apart])))
+    return given._replace(sources=given.sources._replace(names=pl.concat([names.filter(~out), apart, misled])))
 
 
 def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[str], seed: int) -> Examples:
     """Return all that is asked of an index."""
     rows = index.concept_rows(asked["id"].to_list())
-    there = np.flatnonzero((rows >= 0) & (index.rows(asked["key"].to_list()) < 0))
+    found = index.rows(asked["key"].to_list())
+    is_own = (found >= 0) & ~index.segment.borrowed[index.segment.offsets[np.maximum(found, 0)]]
+    there = np.flatnonzero((rows >= 0) & ~is_own)
     names, kinds = asked["name"].to_list(), asked["kind"].to_list()
     nothing = np.full(len(there), -1)
     named = Examples([names[row] for row in there], rows[there], nothing, nothing, [kinds[row] for row in there])
     own, concepts = examples.own_names(index, seed=seed, most=12 * MOST_OTHERS)
-    several = [np.arange(start, min(start + 3 * MOST_OTHERS, len(own))) for start in range(0, len(own), 3 * MOST_OTHERS)]
+    several = [
+        np.arange(start, min(start + 3 * MOST_OTHERS, len(own))) for start in range(0, len(own), 3 * MOST_OTHERS)
+    ]
     several += [np.zeros(0, np.int64)] * 4
     strings = [[own[row] for row in rows.tolist()] for rows in several]
     left_out = [one for one, row in zip(left_out, index.rows(clean_many(left_out)).tolist(), strict=True) if row < 0]
     gone = np.full(len(left_out), -1)
+    noisy = examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=seed)
+    short = examples.abbreviated(
+        index, strings[2] + strings[3], concepts[np.concatenate(several[2:4])], most=MOST_OTHERS, seed=seed
+    )
     parts = [
         named,
         examples.itself(strings[0][:MOST_OTHERS], concepts[several[0]][:MOST_OTHERS]),
-        examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=seed).take(
-            np.arange(0, 0)
-        )
-        if not strings[1]
-        else _first(examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=seed)),
-        _first(examples.abbreviated(index, strings[2] + strings[3], concepts[np.concatenate(several[2:4])], most=MOST_OTHERS, seed=seed))
-        if strings[2]
-        else examples.itself([], np.zeros(0, np.int64)),
+        noisy.take(np.arange(min(MOST_OTHERS, len(noisy.mentions)))),
+        short,
         examples.short_forms(index, lambda _: True, most=MOST_OTHERS, seed=seed),
         Examples(left_out, gone, gone, gone, [NEAR] * len(left_out)),
         examples.foreign(index, MOST_OTHERS, seed=seed),
     ]
     return examples.join([part for part in parts if part.mentions])
-
-
-def _first(some: Examples) -> Examples:
-    return some.take(np.arange(min(MOST_OTHERS, len(some.mentions))))

@@ -101,6 +101,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "middle",
         "middle_behind_best",
         "preferred_cosine",
+        "preferred_cosine_behind_best",
     ),
     "definition": ("definition", "definition_behind_best", "has_definition"),
     "graph": ("parents", "children"),
@@ -137,7 +138,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "language_given_and_same",
         "language_given_and_other",
     ),
-    "constraints": ("contradictions", "vetoes", "only_in_mention", "only_in_term", "agreements", "status_apart", "status_agrees"),
+    "constraints": (
+        "contradictions",
+        "vetoes",
+        "only_in_mention",
+        "only_in_term",
+        "agreements",
+        "status_apart",
+        "status_agrees",
+    ),
     "reading": (
         "expanded",
         "expansion_decided",
@@ -289,7 +298,7 @@ class Featurizer:
             columns[f"{name}_behind_best"] = best[table.request] - values
             columns[f"{name}_ahead_of_next"] = np.where(rank == 0, values - second[table.request], 0.0)
         columns |= self.meaning.features(table, asked.found.vectors, asked.view.strings)
-        for name in ("middle", "definition"):
+        for name in ("middle", "preferred_cosine", "definition"):
             one = np.asarray(columns[name], np.float32)
             columns[f"{name}_behind_best"] = rank_by(table, one).best[table.request] - one
         edit, in_order, partial = ratios(asked.queries, table.query, texts, place)

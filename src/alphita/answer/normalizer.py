@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.answer.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
-from alphita.answer.candidates import MAX_CONCEPTS, Ranking, languages_of, ranking_of
+from alphita.answer.candidates import MAX_CONCEPTS, Ranking, ranking_of
+from alphita.answer.decision import ACCEPT, NIL, Thresholds
 from alphita.answer.filters import Allowed, Filters
 from alphita.answer.pipeline import Pipeline, Questions, Scored, questions_of
 from alphita.answer.records import DEFAULT_FLOOR, Result
@@ -45,6 +46,7 @@ class NormalizerOptions:
         floor: similarity, -1 to 1, below which the answer is NIL; a learned ranking has its own threshold.
         error: the allowed share of errors among accepted answers, 0 to 1; by default 0.05. Without a calibration, no
             answer is accepted.
+        nil_error: the allowed share, among NIL answers, of those that have a concept, 0 to 1; by default 0.05.
         target: answer with codes of this code system, a prefix such as "SNOMEDCT", for concepts that have one.
         filters: the concepts that can be answers; all by default.
         abbreviations: your own list: a CSV or TSV with the columns short and long.
@@ -57,6 +59,7 @@ class NormalizerOptions:
     calibration: Calibration | Path | str | None = None
     floor: float = DEFAULT_FLOOR
     error: float | None = None
+    nil_error: float | None = None
     target: str | None = None
     filters: Filters | None = None
     abbreviations: Path | str | None = None
@@ -110,8 +113,10 @@ class Normalizer:
         self.ranking = given.ranking if given.ranking != AUTO else "vectors" if fitted is None else "learned"
         self._ranking = ranking_of(self.ranking)
         _check_parts(index, self.ranking, self._ranking, fitted)
-        self.error = _allowed(given.error, fitted, index)
-        self.accept = None if fitted is None else fitted.threshold(self.error)
+        self.error, self.nil_error = (_allowed(one, fitted, index) for one in (given.error, given.nil_error))
+        self.thresholds = None
+        if fitted is not None:
+            self.thresholds = Thresholds(fitted.threshold(ACCEPT, self.error), fitted.threshold(NIL, self.nil_error))
         self.abbreviations = _abbreviations(index, fitted, given.abbreviations)
         self._builder = ResultBuilder(index, self.target, None if fitted is None else fitted.ranker)
         self.allowed = Allowed(index, self.filters, self._builder.targets)
@@ -125,7 +130,6 @@ class Normalizer:
             definitions=None if fitted is None else fitted.definitions,
             cosines=None if fitted is None else fitted.cosines,
         )
-        self._languages = None if fitted is None else languages_of(index.segment)
 
     @property
     def assurance(self) -> Assurance | None:
@@ -288,11 +292,15 @@ class Normalizer:
     def _results(self, questions: Questions, scored: Scored, top_k: int, explain: bool) -> list[Result]:
         table = scored.table
         if self._ranking.learned and self.calibration is not None and scored.features is not None:
-            answers = self.calibration(table, scored.features, self._languages)
+            answers = self.calibration(table, scored.features)
             says_nothing = np.isin([mention.doubt for mention in questions.mentions], SAYS_NOTHING)
             answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
-            nil = says_nothing | (answers.nil > self.calibration.nil_threshold)
-            return self._builder.results(questions, scored, answers, nil, top_k, accept=self.accept, explain=explain)
+            vetoed = np.append(scored.features.vetoed, True)[answers.top]
+            assert self.thresholds is not None
+            decisions = self.thresholds.decide(answers.confidence, answers.nil, vetoed)
+            decisions = [NIL if nothing else one for nothing, one in zip(says_nothing, decisions, strict=True)]
+            nil = np.array([one == NIL for one in decisions], bool)
+            return self._builder.results(questions, scored, answers, nil, top_k, decisions=decisions, explain=explain)
         score = self._ranking.score(table)
         # Equal scores (to 6 decimals): the better rank first.
         standing = self.index.segment.standing[table.term]

@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 
 from alphita.answer.calibration_store import RankedAnswers
 from alphita.answer.candidates import CandidateTable
-from alphita.answer.contradictions import contradiction
 from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Features
 from alphita.answer.filters import Targets
 from alphita.answer.pipeline import Questions, Scored
 from alphita.answer.ranker import Ranker
 from alphita.answer.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Explanation, Result, RunnerUp
 from alphita.answer.records import EXACT as EXACT_METHOD
-from alphita.index.choice import OURS
 from alphita.index.lookup import EXACT, EXTERNAL, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method, Relation
@@ -31,8 +29,6 @@ from alphita.mention.laboratory import ORIGIN as LABORATORY
 from alphita.mention.reader import Mention
 from alphita.mention.spelling import ABBREVIATION as EXPANDED
 from alphita.mention.spelling import SHORTENED, SPELLING, Reading, shortened
-from alphita.mention.word_pairs import WordSynonyms
-from alphita.mention.words import everyday_words
 from alphita.terminology.rules import explain as explain_pair
 from alphita.terminology.rules import sets
 from alphita.terminology.text import clean
@@ -239,7 +235,6 @@ class ResultBuilder:
         self.index, self.ranker = index, ranker
         self.targets = Targets(index.segment, target) if target is not None else None
         self._explainer = Explainer(index, ranker)
-        self._synonyms, self._model = WordSynonyms(index.segment), index.model_path
         terms = index.segment.terms
         self._terms = terms.select([name for name in OF_TERMS if name in terms.column_names])
         self._concepts = index.segment.concepts.select(["id", "name"])
@@ -262,18 +257,7 @@ class ResultBuilder:
             doubt = ONE_SIDE
         if doubt is None and result.concept_id == self._top and mention.identifier is None:
             doubt = TOP
-        elif doubt is None or doubt == doubt_of(first.matched_term):
-            doubt = contradiction(
-                mention.text,
-                (first.matched_term, result.concept_name or ""),
-                expansion=expansion,
-                spelling=first.expansion if SPELLING in first.routes else None,
-                similarity=1.0 if first.expansion else first.similarity,
-                common=everyday_words(self._model),
-                # An everyday phrase can mean many concepts.
-                synonyms=None if first.source == OURS else self._synonyms,
-            )
-        if doubt is None:
+        if doubt is None or doubt == doubt_of(first.matched_term):
             return result
         why = (*first.contradictions, doubt)
         explanation = result.explanation and replace(result.explanation, contradictions=why)
@@ -361,14 +345,15 @@ class ResultBuilder:
         nil: NDArray[np.bool_],
         top_k: int,
         *,
+        decisions: Sequence[Decision] | None = None,
         similarity: NDArray[np.float32] | None = None,
-        accept: float | None = None,
         explain: bool = False,
     ) -> list[Result]:
         """Build the results of distinct questions.
 
         Args:
-            nil: (n,) whether no concept fits.
+            nil: (n,) whether the answer is NIL.
+            decisions: (n,) with a calibration.
             similarity: (c,) shown.
         """
         table = scored.table
@@ -384,19 +369,14 @@ class ResultBuilder:
             why = self._explainer(questions, scored, answers, of, some, bool(nil[number])) if explain else None
             mention = questions.mentions[number].string
             confidence = _probability(answers.confidence[number])
+            decision = None if decisions is None else decisions[number]
             if not some or nil[number]:
-                decision: Decision | None = "nil" if confidence is not None else None
                 term, near = (some[0].matched_term, some[0].similarity) if some else (None, None)
                 sure = _nil_confidence(answers, number) if some else None
+                decision = None if decision is None else "nil"
                 made.append(Result(mention, None, None, term, near, sure, NIL, tuple(some[:top_k]), decision, why))
                 continue
             best, top = some[0], int(of[0])
-            decision = None
-            if confidence is not None:
-                vetoed = scored.features is not None and bool(scored.features.vetoed[top])
-                # The threshold was determined with unrounded confidences.
-                accepted = accept is not None and answers.confidence[number] >= accept and not vetoed
-                decision = "accept" if accepted else "review"
             made.append(
                 Result(
                     mention,

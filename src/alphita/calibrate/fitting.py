@@ -7,25 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
-from alphita.answer.calibration_store import (
-    COMMON,
-    FOLDER,
-    Calibration,
-    RankedAnswers,
-    evidence_of,
-    fit_calibrators,
-    ordered,
-)
-from alphita.answer.candidates import RANKINGS, CandidateTable, languages_of
+from alphita.answer.calibration_store import FOLDER, Calibration, RankedAnswers, evidence_of, ordered
+from alphita.answer.candidates import RANKINGS, CandidateTable
+from alphita.answer.decision import ACCEPT, NIL, NONE, RIGHT, Kind, Outcomes, fit_outcomes, grounds
 from alphita.answer.features import encode_definitions
-from alphita.answer.normalizer import STRINGS_PER_CONCEPT
+from alphita.answer.normalizer import DEFAULT_ERROR, STRINGS_PER_CONCEPT
 from alphita.answer.pipeline import Pipeline
 from alphita.answer.ranker import Ranker
 from alphita.calibrate import examples, ranker_training, reliability, risk_coverage
@@ -55,8 +48,6 @@ from alphita.terminology.splits import Split
 
 FOLDS = 4
 ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1)
-# Share of mentions with a concept that may be wrongly returned as NIL.
-LOST = 0.05
 # Starting from the general ranker, more examples of a kind take longer and do not help.
 MAX_TUNED = 1_000
 # Accuracy of each ranking is reported at these.
@@ -74,7 +65,7 @@ def fit(
     labels: Sequence[Label] = (),
     seed: int = 0,
 ) -> Calibration:
-    """Fit ranker, calibrator and thresholds."""
+    """Fit ranker, outcomes and thresholds."""
     start = time.perf_counter()
     known = held_out(index, split, seed)
     mapped = labelled(index, labels)
@@ -90,11 +81,15 @@ def fit(
     draft, crossed = _learn(pipeline, learned, start_from, seed)
 
     tested = answer(pipeline, draft, to_test)
-    certificates = certify(draft, crossed, tested.given, tested.right)
-    estimated = _estimate(draft, crossed, tested, certificates)
+    certificates = {kind: certify(draft.outcomes, crossed, tested, kind) for kind in (ACCEPT, NIL)}
+    estimated = {kind: _estimate(draft.outcomes, crossed, tested, kind, certificates[kind]) for kind in certificates}
+    thresholds = {
+        kind: {error: certificate.threshold for error, certificate in some.items()}
+        for kind, some in certificates.items()
+    }
     figures = {
-        **figures_of(tested, certificates, draft.nil_threshold, known.origin),
-        "estimated": {f"{error:g}": tested.accepted(threshold) for error, threshold in estimated.items()},
+        **figures_of(tested, certificates, known.origin),
+        "estimated": {f"{error:g}": tested.accepted(threshold) for error, threshold in estimated[ACCEPT].items()},
         "from_general": start_from is not None,
         "learned_from": counts_of(learned.examples),
         "rankings": _by_ranking(index, encoder, tested),
@@ -108,12 +103,12 @@ def fit(
         "origin": known.origin,
         "seconds": round(time.perf_counter() - start, 1),
     }
+    given = tested.given(ACCEPT)
     pictures = {
         "reliability": reliability.reliability_svg(tested.answers.confidence, tested.right),
-        "risk_coverage": risk_coverage.risk_coverage_svg(tested.given, tested.right, certificates=certificates),
+        "risk_coverage": risk_coverage.risk_coverage_svg(given, tested.right, certificates=certificates[ACCEPT]),
     }
-    accept = {error: certificate.threshold for error, certificate in certificates.items()}
-    return replace(draft, accept=accept, estimated=estimated, figures=figures, fields=fields, pictures=pictures)
+    return replace(draft, **thresholds, estimated=estimated, figures=figures, fields=fields, pictures=pictures)
 
 
 def _general(index: Index) -> Ranker | None:
@@ -134,39 +129,56 @@ class Crossed(NamedTuple):
     """Answers of rankers that were not trained on the mention.
 
     Attributes:
-        evidence, right, top: (n, e) features of the best candidate, (n,) whether it is right, (n,) its row.
-        nil: (n,) probability that no concept fits.
-        named: (n,) whether the mention names a concept of the index.
+        evidence: (n, e) of the best candidate.
+        outcome: (n,) `RIGHT`, `OTHER` or `NONE`.
+        vetoed: (n,) whether the best candidate is never accepted.
     """
 
     evidence: NDArray[np.float64]
-    right: NDArray[np.bool_]
-    top: NDArray[np.int64]
-    nil: NDArray[np.float64]
-    named: NDArray[np.bool_]
+    outcome: NDArray[np.int64]
+    vetoed: NDArray[np.bool_]
+
+    def given(self, outcomes: Outcomes, kind: Kind) -> NDArray[np.float64]:
+        """Return the probability (n,) by which answers are accepted or NIL; 0 for vetoed ones."""
+        found = outcomes(self.evidence)
+        return grounds(kind, found[:, RIGHT], found[:, NONE], self.vetoed)
+
+    def kept(self, kind: Kind) -> NDArray[np.bool_]:
+        """Return whether accepting, or answering NIL, is right, (n,)."""
+        return self.outcome == (RIGHT if kind == ACCEPT else NONE)
 
 
 def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -> tuple[Calibration, Crossed]:
-    """Fit ranker, calibrators and the NIL threshold; nothing is accepted yet."""
+    """Fit ranker and outcomes; nothing is accepted yet."""
     progress.say(f"fitting the ranker on {len(learned.examples.mentions):,} examples")
     fitted = ranker_training.train(learned.training, start=start, seed=seed)
     kinds = np.array(learned.examples.kinds)
     fold = np.random.default_rng(seed).permutation(len(kinds)) % FOLDS
     answered = in_mixture(kinds, seed)
     crossed = together([answers for _, answers in cross_validate(learned, fold, answered, seed, start)])
-    languages = languages_of(pipeline.index.segment)
-    names = [*languages.names, None]
-    spoken = [names[number] for number in languages.of_term[learned.table.term[crossed.top]].tolist()]
-    draft = calibrated(fitted, crossed, spoken, seed)
-    return replace(draft, definitions=pipeline.definitions, abbreviations=pipeline.reader.abbreviations), crossed
+    draft = Calibration(
+        fitted,
+        fit_outcomes(crossed.evidence, crossed.outcome),
+        {},
+        {},
+        definitions=pipeline.definitions,
+        abbreviations=pipeline.reader.abbreviations,
+    )
+    return draft, crossed
 
 
 def cross_validate(
-    seen: Seen, fold: NDArray[np.int64], asked: NDArray[np.bool_], seed: int, start: Ranker | None = None
+    seen: Seen,
+    fold: NDArray[np.int64],
+    asked: NDArray[np.bool_],
+    seed: int,
+    start: Ranker | None = None,
+    epochs: int | None = None,
 ) -> Iterator[tuple[Ranker, Crossed]]:
     """Yield for each fold (n,), from 0, the ranker fitted on the others, and its answers to the `asked` examples."""
     for number in range(int(fold.max()) + 1):
-        fitted = ranker_training.train(_some(seen.training, np.flatnonzero(fold != number)), start=start, seed=seed)
+        others = _some(seen.training, np.flatnonzero(fold != number))
+        fitted = ranker_training.train(others, start=start, seed=seed, epochs=epochs)
         yield fitted, _crossed(seen, fitted, (fold == number) & asked)
 
 
@@ -175,24 +187,13 @@ def together(parts: Sequence[Crossed]) -> Crossed:
     return Crossed(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def calibrated(
-    fitted: Ranker, crossed: Crossed, languages: Sequence[str | None], seed: int, *, lost: float = LOST
-) -> Calibration:
-    """Return a ranker with calibrators and the NIL threshold; nothing is accepted yet."""
-    calibrators = fit_calibrators(crossed.evidence, crossed.right, languages, seed=seed)
-    # Chosen on training examples: it determines which answers are tested, so it must not see these.
-    nil_threshold = risk_coverage.nil_threshold(crossed.nil, crossed.named, lost=lost)
-    return Calibration(fitted, calibrators, nil_threshold, {})
-
-
 def _crossed(seen: Seen, fitted: Ranker, asked: NDArray[np.bool_]) -> Crossed:
     """Answer those of the examples that are `asked`, (n,), and have a candidate."""
     probabilities = fitted(seen.training.candidates, seen.training.mentions, seen.table.offsets)
     order, top = ordered(seen.table, probabilities.score)
     evidence = evidence_of(seen.table, seen.features, probabilities, order, top)
     rows = np.flatnonzero(asked & (top >= 0))
-    named = seen.examples.concepts[rows] >= 0
-    return Crossed(evidence[rows], seen.training.right[top[rows]], top[rows], probabilities.nil[rows], named)
+    return Crossed(evidence[rows], seen.outcome(top)[rows], seen.vetoed[top[rows]])
 
 
 def _some(training: Training, rows: NDArray[np.int64]) -> Training:
@@ -213,53 +214,52 @@ def _some(training: Training, rows: NDArray[np.int64]) -> Training:
 
 
 class Tested(NamedTuple):
-    """Test examples, the calibrated ranker's answers, whether the best is right, and which are NIL, (n,)."""
+    """Test examples, and the calibrated answers to them."""
 
     seen: Seen
     answers: RankedAnswers
-    right: NDArray[np.bool_]
-    nil: NDArray[np.bool_]
 
     @property
-    def given(self) -> NDArray[np.float64]:
-        """Confidence (n,) in the answers: 0 for NIL, which no threshold accepts."""
-        return np.where(self.nil, 0.0, self.answers.confidence)
+    def right(self) -> NDArray[np.bool_]:
+        """Whether the best candidate is right, (n,)."""
+        return self.seen.outcome(self.answers.top) == RIGHT
+
+    def given(self, kind: Kind) -> NDArray[np.float64]:
+        """Return the probability (n,) by which answers are accepted or NIL; 0 for vetoed ones."""
+        vetoed = np.append(self.seen.vetoed, True)[self.answers.top]
+        return grounds(kind, self.answers.confidence, self.answers.nil, vetoed)
+
+    def kept(self, kind: Kind) -> NDArray[np.bool_]:
+        """Return whether accepting, or answering NIL, is right, (n,)."""
+        return self.right if kind == ACCEPT else self.seen.examples.concepts < 0
 
     def accepted(self, threshold: float) -> dict[str, float]:
         """Return the acceptance figures for a confidence threshold, as JSON."""
-        taken = self.given >= threshold
+        taken = self.given(ACCEPT) >= threshold
         return {"threshold": threshold, "share": float(taken.mean()), "wrong": int((taken & ~self.right).sum())}
 
 
 def answer(pipeline: Pipeline, draft: Calibration, some: Examples) -> Tested:
     """Answer examples on which the ranker was not trained."""
     seen = see(pipeline, some)
-    answers = draft(seen.table, seen.features, languages_of(pipeline.index.segment))
-    return Tested(seen, answers, seen.is_right(answers), answers.nil > draft.nil_threshold)
+    return Tested(seen, draft(seen.table, seen.features))
 
 
-def certify(
-    draft: Calibration, crossed: Crossed, given: NDArray[np.float64], right: NDArray[np.bool_]
-) -> dict[float, Certificate]:
-    """Test thresholds for every allowed error, in an order fixed on the training examples.
-
-    `given` (n,) is the confidence in the answers that are tested, 0 for NIL, `right` (n,) whether they are right.
-    """
-    expected = draft.calibrators[COMMON].apply(crossed.evidence)
+def certify(outcomes: Outcomes, crossed: Crossed, tested: Tested, kind: Kind) -> dict[float, Certificate]:
+    """Test thresholds for every allowed error, in an order fixed on the training examples."""
+    expected, given, kept = crossed.given(outcomes, kind), tested.given(kind), tested.kept(kind)
     certificates = {}
     for error in ERRORS:
-        order = risk_coverage.threshold_order(expected, crossed.right, error=error, size=len(right))
-        certificates[error] = risk_coverage.certify(given, right, error=error, order=order)
+        order = risk_coverage.threshold_order(expected, crossed.kept(kind), error=error, size=len(kept))
+        certificates[error] = risk_coverage.certify(given, kept, error=error, order=order)
     return certificates
 
 
 def _estimate(
-    draft: Calibration, crossed: Crossed, tested: Tested, certificates: Mapping[float, Certificate]
+    outcomes: Outcomes, crossed: Crossed, tested: Tested, kind: Kind, certificates: Mapping[float, Certificate]
 ) -> dict[float, float]:
     """Return thresholds for the allowed errors that cannot be certified: the higher of the estimates on two halves."""
-    expected = draft.calibrators[COMMON].apply(crossed.evidence)
-    learned = np.where(crossed.nil > draft.nil_threshold, 0.0, expected)
-    halves = ((learned, crossed.right), (tested.given, tested.right))
+    halves = ((crossed.given(outcomes, kind), crossed.kept(kind)), (tested.given(kind), tested.kept(kind)))
     thresholds = {}
     for error, certificate in certificates.items():
         some = [risk_coverage.estimate(*half, error=error) for half in halves]
@@ -269,22 +269,27 @@ def _estimate(
     return thresholds
 
 
-def figures_of(
-    tested: Tested, certificates: Mapping[float, Certificate], nil_threshold: float, origin: str
-) -> dict[str, Any]:
+def figures_of(tested: Tested, certificates: Mapping[Kind, Mapping[float, Certificate]], origin: str) -> dict[str, Any]:
     """Return the figures of the learned ranker, as JSON."""
-    confidence, named = tested.answers.confidence, tested.seen.examples.concepts >= 0
+    named = tested.seen.examples.concepts >= 0
     population = population_text(tested.seen.examples, origin)
+    given, nil = tested.given(ACCEPT), certificates[NIL][DEFAULT_ERROR].threshold
+    is_nil = tested.given(NIL) >= (2.0 if nil is None else nil)
     table = risk_coverage.table(
-        confidence, tested.right, certificates=certificates, nil=tested.nil, names_concept=named, population=population
+        given, tested.right, certificates=certificates[ACCEPT], nil=is_nil, names_concept=named, population=population
     )
     kinds = np.array(tested.seen.examples.kinds)
-    recognised = {kind: float(tested.nil[kinds == kind].mean()) for kind in (REMOVED, FOREIGN) if (kinds == kind).any()}
+    recognised = {kind: float(is_nil[kinds == kind].mean()) for kind in (REMOVED, FOREIGN) if (kinds == kind).any()}
     return {
         "population": population,
         "tested_on": counts_of(tested.seen.examples),
-        "nil": {"threshold": nil_threshold, "lost": float(tested.nil[named].mean()), "recognised": recognised},
-        "calibration": reliability.figures(confidence, tested.right),
+        "nil": {
+            "lost": float(is_nil[named].mean()),
+            "recognised": recognised,
+            "wrong": float(named[is_nil].mean()) if is_nil.any() else None,
+            "certificates": {f"{error:g}": asdict(one) for error, one in certificates[NIL].items()},
+        },
+        "calibration": reliability.figures(tested.answers.confidence, tested.right),
         "risk_coverage": table.to_json(),
     }
 

@@ -185,15 +185,6 @@ def estimate(confidence: Float, right: Bool, *, error: float) -> float | None:
     return float(values[fitting[-1]]) if len(fitting) else None
 
 
-def nil_threshold(nil_probability: Float, names_concept: Bool, *, lost: float = 0.05) -> float:
-    """Return the least NIL probability above which at most a share `lost` of the mentions (n,) that name a concept are
-    NIL."""
-    named = np.sort(nil_probability[names_concept])[::-1]
-    # With a tolerance for shares like 0.05 * 20, which are just below 1 in floating point.
-    allowed = int(lost * len(named) + 1e-9)
-    return float(named[allowed]) if allowed < len(named) else 0.0
-
-
 class CoverageRow(NamedTuple):
     """One allowed error of the table: the certified threshold, if any, and shares of all answers."""
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
-from alphita.answer.calibration_store import RankedAnswers
 from alphita.answer.candidates import CandidateTable
+from alphita.answer.decision import NONE, OTHER, RIGHT
 from alphita.answer.features import Features
 from alphita.answer.pipeline import Pipeline, Questions
 from alphita.calibrate import examples
@@ -24,25 +24,23 @@ WEIGHT = 4.0
 
 
 class Seen(NamedTuple):
-    """Examples with their candidates."""
+    """Examples with their candidates; `vetoed` (c,) candidates are never accepted."""
 
     examples: Examples
     table: CandidateTable
     training: Training
+    vetoed: NDArray[np.bool_]
 
     @property
     def features(self) -> Features:
-        """The candidates' features, none vetoed."""
-        return Features(
-            self.training.candidates,
-            self.training.mentions,
-            np.zeros(len(self.table.request), bool),
-            [""] * (len(self.table.offsets) - 1),
-        )
+        """The candidates' features."""
+        reasons = [""] * (len(self.table.offsets) - 1)
+        return Features(self.training.candidates, self.training.mentions, self.vetoed, reasons)
 
-    def is_right(self, answers: RankedAnswers) -> NDArray[np.bool_]:
-        """Return whether the best candidate of each example is right, (n,)."""
-        return (answers.top >= 0) & self.training.right[np.maximum(answers.top, 0)]
+    def outcome(self, top: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what came of each example, (n,), whose best candidate is in row `top` (-1: none)."""
+        right = np.append(self.training.right, False)[top]
+        return np.where(right, RIGHT, np.where(self.examples.concepts >= 0, OTHER, NONE))
 
 
 def see(pipeline: Pipeline, some: Examples) -> Seen:
@@ -79,7 +77,7 @@ def _seen(pipeline: Pipeline, some: Examples) -> Seen:
     nil = some.concepts < 0
     weight = np.where(np.isin(some.kinds, (SYNONYM, LABELLED)), WEIGHT, 1.0)
     training = Training(features.candidates, features.mentions, table.offsets, right, nil, weight)
-    return Seen(some, table, training)
+    return Seen(some, table, training, features.vetoed)
 
 
 def together(parts: Sequence[Seen]) -> Seen:
@@ -97,4 +95,5 @@ def together(parts: Sequence[Seen]) -> Seen:
         for column in zip(*((*part.training[:2], *part.training[3:]) for part in parts), strict=True)
     ]
     training = Training(numbers[0], numbers[1], table.offsets, numbers[2], numbers[3], numbers[4])
-    return Seen(examples.join([part.examples for part in parts]), table, training)
+    vetoed = np.concatenate([part.vetoed for part in parts])
+    return Seen(examples.join([part.examples for part in parts]), table, training, vetoed)

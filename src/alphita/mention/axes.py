@@ -31,13 +31,11 @@ SAMPLED, SHARE = 20_000, 0.01
 OFTEN = 4
 # Of the names that are past or a relative's, at least this many, and this share, are those of things that have a name.
 LEAST_STATUS, PAIRED = 5, 0.05
-_UNSPECIFIED = re.compile(r"^unspecified |[,;]? \(?(unspecified|unspec|nos|not otherwise specified)\.?\)?$")
-# What a classification adds to the name of a thing of which no more is known.
-_RESIDUAL = re.compile(
-    r"^unspecified | unspecified$|, (?:unspecified(?: (?:organism|site|type|cause|part|location|severity|stage|eye|side|"
-    r"foot|limb|degree|trimester))?|(?:site|type|organism|cause) (?:not specified|unspecified)|nos|not otherwise specified|"
-    r"not specified|without (?:complications?|gangrene|hemorrhage))$| nos$| without complications?$"
+_UNSPECIFIED = re.compile(
+    r"^unspecified |[,;]? \(?(?:unspecified(?: \w+)?|unspec|nos|\w+ not specified|not otherwise specified)\.?\)?$"
 )
+# What a classification adds to the name of a thing of which no more is known.
+_RESIDUAL = re.compile(rf"{_UNSPECIFIED.pattern}|,? without complications?$")
 _AMOUNT = re.compile(
     rf"(?<![\w.,])(?:{NUMBER})\s?-?(?:{NAMES}|meq|units?)(?:\s?/\s?(?:(?:{NUMBER})\s?)?(?:{NAMES}))?(?!\w)|"
     rf"(?<![\w.,])(?:{NUMBER})(?:/(?:{NUMBER}))+(?!\w)|(?<!\w)(?:x|q)\s?\d+\s?(?:h|d|hrs?|days?)?(?!\w)|#\s?\d+"
@@ -94,9 +92,7 @@ def _matching(strings: pa.LargeStringArray, pattern: str) -> list[str]:
     return matched
 
 
-def _status_told(
-    strings: pa.LargeStringArray, rows: Callable[[Sequence[str]], NDArray[np.int64]]
-) -> Mapping[int, str]:
+def _status_told(strings: pa.LargeStringArray, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> Mapping[int, str]:
     """Return the words before things that are past or a relative's, where the plain things have names too."""
     leads: dict[int, Counter[str]] = {PAST: Counter(), FAMILY: Counter()}
     rests: dict[int, list[str]] = {PAST: [], FAMILY: []}

@@ -108,11 +108,7 @@ class Speller:
     """Finds other readings of mentions, with the words of one index."""
 
     def __init__(
-        self,
-        strings: pa.LargeStringArray,
-        habits: Habits,
-        others: Iterable[str] = (),
-        dictionary: Container[str] = (),
+        self, strings: pa.LargeStringArray, habits: Habits, others: Iterable[str] = (), dictionary: Container[str] = ()
     ) -> None:
         self._counts = count_words(strings)
         self.habits = habits

@@ -259,7 +259,6 @@ class IndexedProfiles:
         known = Profiles(self.profiler.rules, self._codes[strings], self._speaks[strings])
         return self.profiler.compare(self.profiler.profile(mentions), mention_rows, known, string_rows)
 
-
     def codes(self, rule: str, strings: NDArray[np.int64]) -> Codes:
         """Return what some strings of the index, compared before, say by one rule, (n,)."""
         return self._codes[strings, self.profiler.rules.index(rule)]
