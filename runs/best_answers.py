@@ -19,15 +19,18 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 import study
 from alphita import machine, report
@@ -35,24 +38,25 @@ from alphita.answer.calibration_store import FOLDER
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import Result
 from alphita.calibrate.fitting import fit
+from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import DEFAULT
 from alphita.errors import InputError
 from alphita.index.choice import Choice
-from alphita.index.encoding import STRINGS_A_BLOCK, Encoder, encode_block
 from alphita.index.enrichment import Enrichment
 from alphita.index.external_names import OURS
-from alphita.index.neighbours import Vectors
 from alphita.index.sources import enrichment_of, terminology_of
 from alphita.index.store import Index, build
 from alphita.progress import say
 from alphita.terminology.store import Terminology, load_terminology
-from general_calibration import held_out
+from alphita.terminology.text import clean_many
 
 NIL = "NIL"
 KS = (1, 5)
 RANKINGS = ("letters", "vectors", "fusion", "learned")
 SAMPLE = "sample"
+# One in so many synonyms is held out.
+HELD_OUT = 4
 # With everything, and a calibration of the index's own.
 CALIBRATED = "calibrated"
 SEED = 0
@@ -78,30 +82,6 @@ class Set(NamedTuple):
     terminology: Terminology
     exclude: frozenset[str]
     asked: list[Asked]
-
-
-class Encoded:
-    """Remembers the vector of each string, for one encoder.
-
-    Attributes:
-        seconds: the processor-seconds that encoding took so far.
-    """
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._kept: dict[str, np.ndarray[Any, np.dtype[np.float32]]] = {}
-        self.seconds = 0.0
-
-    def __call__(self, strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401 - see `encoding.Blocks`
-        """Yield the vectors of the strings' blocks; see `encoding.Blocks`."""
-        for start in range(0, len(strings), STRINGS_A_BLOCK):
-            block = strings.slice(start, STRINGS_A_BLOCK).to_pylist()
-            new = [string for string in block if string not in self._kept]
-            if new:
-                began = time.process_time()
-                self._kept.update(zip(new, encode_block(new, encoder), strict=True))
-                self.seconds += time.process_time() - began
-            yield np.array([self._kept[string] for string in block])
 
 
 def variants() -> dict[str, Enrichment]:
@@ -139,6 +119,31 @@ def load(name: str, data: Path | None, encoder: TermEncoder) -> Set:
     if kind == "clinvar" and data is not None:
         return _clinvar(data)
     raise InputError("no such set, or --data is missing", value=name)
+
+
+def held_out(terms: Terminology, model: Path | None = None, *, one_in: int = HELD_OUT) -> dict[str, str]:
+    """Return the cleaned synonyms that are held out, each of one concept alone and not its preferred name."""
+    table = terms.terms
+    frame = pl.DataFrame(
+        {
+            "concept": terms.term_concept,
+            "key": terms.term_key,
+            "preferred": table.column("preferred").to_numpy(zero_copy_only=False),
+            "exact": pc.equal(table.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False),
+        }
+    )
+    frame = (
+        frame.with_row_index()
+        .filter((pl.col("concept").n_unique().over("key") == 1) & ~pl.col("preferred").any().over("key"))
+        .filter("exact")
+        .unique("key", keep="first", maintain_order=True)
+    )
+    strings = clean_many(table.column("string").take(frame["index"].to_numpy()).to_pylist())
+    ids = terms.concept_ids.take(pa.array(frame["concept"].to_numpy())).to_pylist()
+    chosen = {string: one for string, one in zip(strings, ids, strict=True) if string}
+    if model is not None and layout.has_learned_list(model):
+        return dict(itertools.compress(chosen.items(), ~layout.has_learned(model, list(chosen))))
+    return {string: one for string, one in chosen.items() if zlib.crc32(string.encode()) % one_in == 0}
 
 
 def _sample(path: Path) -> list[Asked]:
@@ -222,7 +227,7 @@ def _own(index: Index, ids: Sequence[str]) -> set[str]:
 
 
 def made(
-    one: Set, encoder: TermEncoder, encoded: Encoded, enrichment: Enrichment, out: Path
+    one: Set, encoder: TermEncoder, encoded: study.Encoded, enrichment: Enrichment, out: Path
 ) -> tuple[Index, dict[str, Any]]:
     """Index a set's terminology, and return what is said of the index."""
     start, encoding = time.process_time(), encoded.seconds
@@ -254,7 +259,7 @@ def calibrated(index: Index, threads: int) -> dict[str, Any]:
 
 def run(given: argparse.Namespace, threads: int) -> dict[str, Any]:
     """Measure the sets in the variants."""
-    encoder, encoded = TermEncoder.load(given.model, threads=threads), Encoded()
+    encoder, encoded = TermEncoder.load(given.model, threads=threads), study.Encoded()
     wanted = {name: one for name, one in variants().items() if not given.only or name in given.only}
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:

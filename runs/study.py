@@ -8,7 +8,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ import numpy as np
 from alphita import artefact, machine, registry, report
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index.encoding import STRINGS_A_BLOCK, Encoder, encode_block
+from alphita.index.neighbours import Vectors
 from alphita.progress import say
 
 TABLE, MODEL, PLAN = "table", "model", "plan.json"
@@ -259,3 +262,27 @@ def table_of_orderings(judged: Sequence[Mapping[str, Any]], columns: Sequence[Co
             f"| {one['paper']} |"
         )
     return lines
+
+
+class Encoded:
+    """Remembers the vector of each string, for one encoder.
+
+    Attributes:
+        seconds: the processor-seconds that encoding took so far.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._kept: dict[str, np.ndarray[Any, np.dtype[np.float32]]] = {}
+        self.seconds = 0.0
+
+    def __call__(self, strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401 - see `encoding.Blocks`
+        """Yield the vectors of the strings' blocks; see `encoding.Blocks`."""
+        for start in range(0, len(strings), STRINGS_A_BLOCK):
+            block = strings.slice(start, STRINGS_A_BLOCK).to_pylist()
+            new = [string for string in block if string not in self._kept]
+            if new:
+                began = time.process_time()
+                self._kept.update(zip(new, encode_block(new, encoder), strict=True))
+                self.seconds += time.process_time() - began
+            yield np.array([self._kept[string] for string in block])

@@ -25,7 +25,7 @@ from alphita.calibrate.fitting import ERRORS, Crossed
 from alphita.calibrate.scored_examples import Seen
 from alphita.encoder.encoder import TermEncoder
 from alphita.mention.abbreviations import Abbreviations
-from alphita_lab.simulated_targets import EVERYDAY, NEAR, OTHER_NAME, Made
+from alphita_lab.simulated_targets import EVERYDAY, NEAR, OTHER_NAME, Made, Target
 
 # Folds of vocabularies: those of one are answered by what was fitted on the others.
 FOLDS = 4
@@ -59,31 +59,35 @@ class Population(NamedTuple):
 
 
 def fit_general(made: Sequence[Made], *, seed: int = 0) -> Calibration:
-    """Fit ranker, outcomes and thresholds."""
+    """Fit ranker, outcomes and thresholds on simulated targets."""
     start = time.perf_counter()
-    parts = [_seen(one) for one in made]
-    seen = scored_examples.together(parts)
-    sizes = [len(part.examples.mentions) for part in parts]
-    targets = np.repeat([one.target.name for one in made], sizes)
-    vocabularies = np.repeat([one.target.vocabulary for one in made], sizes)
+    fitted = fit_seen({one.target: _seen(one) for one in made}, seed=seed)
+    fields = {
+        "general": True,
+        "model_hash": made[0].index.base_model_hash,
+        "seed": seed,
+        "vocabularies": sources_of(made),
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    return replace(fitted, fields=fields)
+
+
+def fit_seen(parts: Mapping[Target, Seen], *, seed: int = 0) -> Calibration:
+    """Fit on the strings of targets, with their candidates."""
+    seen = scored_examples.together(list(parts.values()))
+    sizes = [len(part.examples.mentions) for part in parts.values()]
+    targets = np.repeat([target.name for target in parts], sizes)
+    vocabularies = np.repeat([target.vocabulary for target in parts], sizes)
     kinds = np.array(seen.examples.kinds)
     seen = seen._replace(training=seen.training._replace(weight=_weights(seen, kinds, targets, RANKER_WEIGHTS)))
-    progress.say(f"fitting the ranker on {len(kinds):,} strings of {len(made)} targets")
+    progress.say(f"fitting the ranker on {len(kinds):,} strings of {len(parts)} targets")
     ranker = ranker_training.train(seen.training, seed=seed, epochs=EPOCHS)
     population = _answered(seen, kinds, targets, _folds(vocabularies), seed)
     crossed = population.crossed
     outcomes = fit_outcomes(crossed.evidence, crossed.outcome, population.weight)
     accept, nil = ({error: threshold(population, outcomes, kind, error) for error in ERRORS} for kind in (ACCEPT, NIL))
     draft = Calibration(ranker, outcomes, accept, nil)
-    fields = {
-        "general": True,
-        "model_hash": made[0].index.base_model_hash,
-        "seed": seed,
-        "targets": [{"name": one.target.name, "strings": size} for one, size in zip(made, sizes, strict=True)],
-        "vocabularies": sources_of(made),
-        "seconds": round(time.perf_counter() - start, 1),
-    }
-    return replace(draft, figures=_figures(draft, population), fields=fields)
+    return replace(draft, figures=_figures(draft, population))
 
 
 def sources_of(made: Sequence[Made]) -> list[dict[str, str]]:
@@ -155,11 +159,16 @@ def threshold(population: Population, outcomes: Any, kind: Kind, error: float) -
     """Return the least probability at which each kind of inexact string keeps an error; None if one never does."""
     crossed = population.crossed
     given, kept = crossed.given(outcomes, kind), crossed.kept(kind)
-    none = crossed.outcome == NONE
+    none = population.inexact & (crossed.outcome == NONE)
     found = []
     for name in KINDS:
-        rows = np.flatnonzero(population.inexact & ((population.kinds == name) | none))
-        found.append(_least(given[rows], kept[rows], population.weight[rows], error))
+        own = population.inexact & (population.kinds == name) & ~none
+        weight = population.weight * own
+        weight += (
+            population.weight * none * (weight.sum() * NIL_SHARE / (1 - NIL_SHARE) / population.weight[none].sum())
+        )
+        rows = np.flatnonzero(weight > 0)
+        found.append(_least(given[rows], kept[rows], weight[rows], error))
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
 

@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 
 from alphita.calibrate import examples
 from alphita.calibrate.examples import Examples
+from alphita.calibrate.noise import noisy
 from alphita.encoder.layout import has_learned
 from alphita.index import external_names, segment
 from alphita.index.choice import OURS, Building
 from alphita.index.encoding import Blocks, Encoder
 from alphita.index.enrichment import Enrichment
+from alphita.index.out_of_scope_names import hashed
 from alphita.index.store import Index, build
 from alphita.terminology import model, reading
 from alphita.terminology.store import Terminology, load_terminology
@@ -39,7 +41,10 @@ MOST_NAMES, MOST_OTHERS = 900, 150
 LEARNED = 0.25
 # Of the names asked, the share that leads to a concept beside or above the right one.
 LENT_ELSEWHERE = 0.05
-OTHER_NAME, EVERYDAY, NEAR = "other name", "everyday phrase", "near"
+OTHER_NAME, EVERYDAY, NEAR, FAR = "other name", "everyday phrase", "near", "far"
+# Random words asked; one in so many strings asked is known to be a name elsewhere; shares of names that are written as
+# a product, and of these or with noise.
+WORDS, KNOWN_ELSEWHERE, PRODUCT, NOISY = 40, 25, 0.15, 0.6
 
 
 class Target(NamedTuple):
@@ -97,7 +102,8 @@ def make(
             blocks=blocks,
         )
     index = Index.open(place.with_suffix(".index"))
-    return Made(target, index, _examples(index, asked, _names_left_out(vocabulary, kept, target), target.seed))
+    left_out = [*_names_left_out(vocabulary, kept, target), *_far(index, given, target.seed)]
+    return Made(target, index, _examples(index, asked, left_out, target.seed))
 
 
 def _kept(vocabulary: Terminology, target: Target) -> NDArray[np.bool_]:
@@ -189,7 +195,41 @@ def _own_synonyms(vocabulary: Terminology, kept: NDArray[np.bool_]) -> pl.DataFr
     return frame.select("key", "name", id=ids.gather(frame["concept"]), kind=pl.lit(examples.SYNONYM))
 
 
-def _names_left_out(vocabulary: Terminology, kept: NDArray[np.bool_], target: Target) -> list[str]:
+class LeftOut(NamedTuple):
+    """A string that names nothing of a target."""
+
+    name: str
+    kind: str
+
+
+def _far(index: Index, given: Enrichment, seed: int) -> list[LeftOut]:
+    """Return names of other vocabularies' concepts that the index lacks, as people write them, and everyday phrases."""
+    assert given.sources is not None
+    names = given.sources.names
+    known = names["key"].is_in(pl.Series(index.strings.array).implode())
+    there = names.filter(known).select("source", "id").unique()
+    lacking = names.join(there, on=["source", "id"], how="anti", maintain_order="left")
+    chance = random.Random(f"{seed} far")
+    drawn = []
+    for is_ours, most in ((pl.col("source") != OURS, 2 * MOST_OTHERS), (pl.col("source") == OURS, MOST_OTHERS // 2)):
+        some = lacking.filter(is_ours)["key"].unique(maintain_order=True)
+        rows = np.random.default_rng(seed).permutation(len(some))[:most].tolist()
+        drawn += [some[row] for row in rows]
+    written = []
+    for name in drawn:
+        way = chance.random()
+        if way < PRODUCT:
+            amount = (
+                f"{chance.choice((5, 10, 20, 25, 40, 50, 100, 250, 500))} {chance.choice(('mg', 'mg/ml', 'mcg', 'ml'))}"
+            )
+            name = f"{name} {amount} {chance.choice(('tab', 'cap', 'inj', 'po', 'iv', 'daily', 'bid', ''))}".strip()
+        elif way < NOISY:
+            name = noisy(name, chance)
+        written.append(LeftOut(name, FAR))
+    return written
+
+
+def _names_left_out(vocabulary: Terminology, kept: NDArray[np.bool_], target: Target) -> list[LeftOut]:
     """Return a name of each of some concepts that the target has not."""
     gone = ~kept & ~np.asarray(vocabulary.retired)
     if isinstance(target.part, str):
@@ -205,7 +245,7 @@ def _names_left_out(vocabulary: Terminology, kept: NDArray[np.bool_], target: Ta
     rows = np.random.default_rng(target.seed).permutation(rows)
     _, first = np.unique(of[rows], return_index=True)
     rows = np.random.default_rng(target.seed + 1).permutation(rows[first])[: 3 * MOST_OTHERS]
-    return vocabulary.terms.column("string").take(pa.array(rows)).to_pylist()
+    return [LeftOut(name, NEAR) for name in vocabulary.terms.column("string").take(pa.array(rows)).to_pylist()]
 
 
 def _lent_elsewhere(asked: pl.DataFrame, part: Terminology, seed: int) -> pl.DataFrame:
@@ -238,14 +278,14 @@ def _without(given: Enrichment, exclude: frozenset[str], lent: pl.DataFrame) -> 
         alone=pl.lit(value=True),
         first=pl.lit(value=False),
     )
-    apart = names.filter(out).filter(pl.col("key").hash(0) % 5 == 0)
+    apart = names.filter(out).filter(pl.col("key").hash(0) % 25 == 0)
     apart = apart.filter(~pl.col("key").is_in(lent["key"].implode()))
     apart = apart.with_columns(id="left out:" + pl.col("key"), alone=pl.lit(value=True), first=pl.lit(value=True))
     apart = apart.filter(pl.col("source") != OURS).unique("key", keep="first", maintain_order=True)
     return given._replace(sources=given.sources._replace(names=pl.concat([names.filter(~out), apart, misled])))
 
 
-def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[str], seed: int) -> Examples:
+def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[LeftOut], seed: int) -> Examples:
     """Return all that is asked of an index."""
     rows = index.concept_rows(asked["id"].to_list())
     found = index.rows(asked["key"].to_list())
@@ -260,19 +300,22 @@ def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[str], seed: 
     ]
     several += [np.zeros(0, np.int64)] * 4
     strings = [[own[row] for row in rows.tolist()] for rows in several]
-    left_out = [one for one, row in zip(left_out, index.rows(clean_many(left_out)).tolist(), strict=True) if row < 0]
-    gone = np.full(len(left_out), -1)
-    noisy = examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=seed)
-    short = examples.abbreviated(
-        index, strings[2] + strings[3], concepts[np.concatenate(several[2:4])], most=MOST_OTHERS, seed=seed
-    )
+    gone = [one for one in left_out if index.rows(clean_many([one.name]))[0] < 0]
+    nothing = np.full(len(gone), -1)
+    none = Examples([one.name for one in gone], nothing, nothing, nothing, [one.kind for one in gone])
+    # Few strings of people are names in any vocabulary.
+    strings_asked = clean_many([*named.mentions, *none.mentions])
+    unknown = hashed([one for one in strings_asked if zlib.crc32(one.encode()) % KNOWN_ELSEWHERE])
+    index.segment.elsewhere = np.setdiff1d(index.segment.elsewhere, unknown)
+    typed = examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=seed)
+    longer = concepts[np.concatenate(several[2:4])]
     parts = [
         named,
         examples.itself(strings[0][:MOST_OTHERS], concepts[several[0]][:MOST_OTHERS]),
-        noisy.take(np.arange(min(MOST_OTHERS, len(noisy.mentions)))),
-        short,
+        typed.take(np.arange(min(MOST_OTHERS, len(typed.mentions)))),
+        examples.abbreviated(index, strings[2] + strings[3], longer, most=MOST_OTHERS, seed=seed),
         examples.short_forms(index, lambda _: True, most=MOST_OTHERS, seed=seed),
-        Examples(left_out, gone, gone, gone, [NEAR] * len(left_out)),
-        examples.foreign(index, MOST_OTHERS, seed=seed),
+        none,
+        examples.foreign(index, WORDS, seed=seed),
     ]
     return examples.join([part for part in parts if part.mentions])

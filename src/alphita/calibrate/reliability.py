@@ -12,11 +12,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.answer.calibration_store import Bool, Float, losses
 from alphita.calibrate.risk_coverage import Drawing, clopper_pearson
 
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
 Equal = Literal["mass", "width"]
 
+# The least probability of which the logarithm is computed.
+MIN_PROBABILITY = 1e-15
 BINS = 15
 RESAMPLES = 1000
 
@@ -34,6 +37,11 @@ class Bin(NamedTuple):
     right: float
     low: float
     high: float
+
+
+def losses(confidence: Float, right: Bool) -> Float:
+    """Return (n,) -log p, p the confidence in the actual outcome, at least 1e-15."""
+    return -np.log(np.maximum(np.where(right, confidence, 1 - confidence), MIN_PROBABILITY))
 
 
 def reliability(confidence: Float, right: Bool, bins: int = BINS, *, equal: Equal = "mass") -> list[Bin]:
