@@ -15,8 +15,9 @@ instead. bench/blind/README.md describes their columns. DATA has benchmarks/, on
 
 Gold is one concept, right unless the decision is NIL; several joined by "+", right only if the decision is review; NIL;
 or REVIEW (negated, possible, absent or undecidable; also ? and NOT), for which review and NIL are right. "Inexact"
-strings equal no name in the index, its own or external. First, lost, among 3, among 10 and category count only where
-one concept is right. "NIL wrong" is the share of NIL answers for which the terminology has a concept.
+strings equal no name in the index, its own or external; "learned" ones are among those that the model was trained on.
+First, lost, among 3, among 10 and category count only where one concept is right. "NIL wrong" is the share of NIL
+answers for which the terminology has a concept.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ import harness
 from alphita import artefact, machine, registry, report, textio
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import Result
+from alphita.encoder import layout
 from alphita.errors import InputError
 from alphita.index.choice import KIND, language_of, shipped_folder
 from alphita.index.sources import index_of
@@ -225,10 +227,12 @@ def answers(target: Target, normalizer: Normalizer | None = None) -> pl.DataFram
     normalizer = normalizer or normalizer_of(target)
     strings = [row.string for row in target.rows]
     results = normalizer.normalize(strings, top_k=TOP_K, explain=True)
-    judged = [_judged(row, result, normalizer.index) for row, result in zip(target.rows, results, strict=True)]
-    inexact = pl.Series("inexact", normalizer.index.rows(clean_many(strings)) < 0)
+    index, cleaned = normalizer.index, clean_many(strings)
+    judged = [_judged(row, result, index) for row, result in zip(target.rows, results, strict=True)]
     types = {"rank": pl.Int64, "nil_probability": pl.Float64, "same_category": pl.Boolean}
-    return pl.DataFrame(judged, schema_overrides=types, infer_schema_length=None).with_columns(inexact)
+    return pl.DataFrame(judged, schema_overrides=types, infer_schema_length=None).with_columns(
+        inexact=pl.Series(index.rows(cleaned) < 0), learned=pl.Series(layout.has_learned(index.model_path, cleaned))
+    )
 
 
 def _judged(row: Row, result: Result, index: Index) -> dict[str, Any]:
@@ -294,7 +298,8 @@ def run(target: Target) -> tuple[dict[str, Any], pl.DataFrame]:
     opened = time.perf_counter()
     rows = answers(target, normalizer)
     seconds = {"index": round(opened - start, 1), "answers": round(time.perf_counter() - opened, 1)}
-    parts = {"all": rows, "inexact": rows.filter("inexact")}
+    inexact = rows.filter("inexact")
+    parts = {"all": rows, "inexact": inexact, "inexact and not learned": inexact.filter(~pl.col("learned"))}
     for name in ("kind", "language"):
         groups = rows.group_by(name, maintain_order=True)
         parts |= {f"{name} {value}": part for (value,), part in groups if value}
