@@ -334,18 +334,18 @@ def main(words: list[str] | None = None) -> None:
     os.environ["ALPHITA_CACHE"] = str(given.work.resolve())
     machine.set_threads(None)
     known = tables(given.blind, given.data, given.work) if given.blind else targets(given.data, given.work)
+    if unknown := [name for name in given.only or () if name not in known]:
+        parser.error(registry.unknown("target", unknown[0], known))
+    names_hash = artefact.open_manifest(shipped_folder(), KIND)["content_hash"]
+    given.output = out / "report.json"
     found, frames = {}, []
     for name in given.only or known:
-        if name not in known:
-            parser.error(registry.unknown("target", name, known))
         found[name], rows = run(known[name]())
         frames.append(rows.drop(UNWRITTEN).select(pl.lit(name).alias("target"), pl.all()))
         say(f"{name}: {found[name]['seconds']}")
-    pl.concat(frames).write_csv(out / "answers.tsv", separator="\t", quote_style="never")
-    (out / "table.md").write_text(table(found), encoding="utf-8")
-    names_hash = artefact.open_manifest(shipped_folder(), KIND)["content_hash"]
-    given.output = out / "report.json"
-    harness.write(given, {"targets": found}, names=names_hash)
+        pl.concat(frames).write_csv(out / "answers.tsv", separator="\t", quote_style="never")
+        (out / "table.md").write_text(table(found), encoding="utf-8")
+        harness.write(given, {"targets": found}, names=names_hash)
     print(table(found))
 
 
