@@ -25,7 +25,7 @@ from alphita.calibrate.fitting import ERRORS, Crossed
 from alphita.calibrate.scored_examples import Seen
 from alphita.encoder.encoder import TermEncoder
 from alphita.mention.abbreviations import Abbreviations
-from alphita_lab.simulated_targets import EVERYDAY, NEAR, OTHER_NAME, Made, Target
+from alphita_lab.simulated_targets import EVERYDAY, FAR, NEAR, NO_FINDING, OTHER_NAME, Made, Target
 
 # Folds of vocabularies: those of one are answered by what was fitted on the others.
 FOLDS = 4
@@ -33,8 +33,8 @@ EPOCHS = 8
 # How much a string counts for the ranker and for the decision, by its kind; NIL counts by its share of a target.
 RANKER_WEIGHTS = {OTHER_NAME: 3.0, EVERYDAY: 3.0, SYNONYM: 3.0}
 DECISION_WEIGHTS = {ITSELF: 0.5, NOISE: 0.5}
-# NIL strings of a target: their share, and the part of them that are names of what a target leaves out.
-NIL_SHARE, NEAR_PART = 0.15, 0.5
+# NIL strings of a target: their share, and of them the parts by kind; the rest are random words.
+NIL_SHARE, NIL_PARTS = 0.2, {NEAR: 0.25, FAR: 0.3, NO_FINDING: 0.4}
 # Where there is a code for everything else, nothing that is left out has none.
 CLASSIFICATIONS = ("ICD-10-CM",)
 EQUAL = MENTION_NAMES.index("equal_to_a_term")
@@ -147,10 +147,13 @@ def _weights(
     weight = np.array([by_kind.get(kind, 1.0) for kind in kinds.tolist()])
     for name in np.unique(targets):
         own = targets == name
-        near_part = 0.0 if name.startswith(CLASSIFICATIONS) else NEAR_PART
-        total = weight[own & ~nil].sum() * NIL_SHARE / (1 - NIL_SHARE)
-        for some, part in ((kinds == NEAR, near_part), (kinds != NEAR, 1 - near_part)):
-            rows = np.flatnonzero(own & nil & some)
+        parts = NIL_PARTS | ({NEAR: 0.0} if name.startswith(CLASSIFICATIONS) else {})
+        total = weight[own & ~nil].sum() * NIL_SHARE / (1 - NIL_SHARE) / sum(parts.values())
+        known = np.isin(kinds, list(parts))
+        for rows, part in (
+            *((np.flatnonzero(own & nil & (kinds == kind)), part) for kind, part in parts.items()),
+            (np.flatnonzero(own & nil & ~known), 1 - sum(NIL_PARTS.values())),
+        ):
             weight[rows] = total * part / max(len(rows), 1)
     return weight
 

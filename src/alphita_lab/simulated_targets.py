@@ -10,6 +10,7 @@ no concept fits.
 from __future__ import annotations
 
 import random
+import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from alphita import textio
 from alphita.calibrate import examples
 from alphita.calibrate.examples import Examples
 from alphita.calibrate.noise import noisy
@@ -41,7 +43,7 @@ MOST_NAMES, MOST_OTHERS = 900, 150
 LEARNED = 0.25
 # Of the names asked, the share that leads to a concept beside or above the right one.
 LENT_ELSEWHERE = 0.05
-OTHER_NAME, EVERYDAY, NEAR, FAR = "other name", "everyday phrase", "near", "far"
+OTHER_NAME, EVERYDAY, NEAR, FAR, NO_FINDING = "other name", "everyday phrase", "near", "far", "no finding"
 # Random words asked; one in so many strings asked is known to be a name elsewhere; shares of names that are written as
 # a product, and of these or with noise.
 WORDS, KNOWN_ELSEWHERE, PRODUCT, NOISY = 40, 25, 0.15, 0.6
@@ -195,6 +197,22 @@ def _own_synonyms(vocabulary: Terminology, kept: NDArray[np.bool_]) -> pl.DataFr
     return frame.select("key", "name", id=ids.gather(frame["concept"]), kind=pl.lit(examples.SYNONYM))
 
 
+def not_findings(seed: int, most: int) -> list[str]:
+    """Return phrases of notes that name no disease or finding, by the patterns of `not_findings.tsv`."""
+    chance = random.Random(f"{seed} not findings")
+    patterns: list[str] = []
+    words: dict[str, list[str]] = {}
+    for row in textio.packaged(__package__, "not_findings.tsv"):
+        if row["kind"].startswith("{"):
+            words[row["kind"][1:-1]] = row["pattern"].split("|")
+        else:
+            patterns.append(row["pattern"])
+    made = (
+        re.sub(r"{(\w+)}", lambda part: chance.choice(words[part[1]]), chance.choice(patterns)) for _ in range(most)
+    )
+    return list(dict.fromkeys(made))
+
+
 class LeftOut(NamedTuple):
     """A string that names nothing of a target."""
 
@@ -226,7 +244,7 @@ def _far(index: Index, given: Enrichment, seed: int) -> list[LeftOut]:
         elif way < NOISY:
             name = noisy(name, chance)
         written.append(LeftOut(name, FAR))
-    return written
+    return written + [LeftOut(name, NO_FINDING) for name in not_findings(seed, 2 * MOST_OTHERS)]
 
 
 def _names_left_out(vocabulary: Terminology, kept: NDArray[np.bool_], target: Target) -> list[LeftOut]:

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from alphita.errors import UsageError
 from alphita.index.lookup import EVERY_ROUTE, EXACT, LETTERS, VECTORS, Lookup
 from alphita.index.segment import SCOPES, STATUSES, Segment
+from alphita.mention import axes
 from alphita.registry import unknown
 from alphita.terminology.languages import primary
+from alphita.terminology.text import clean_many
 
 Float32 = NDArray[np.float32]
 # Number of concepts that are kept per request, the most similar ones.
@@ -93,6 +95,7 @@ def collect(
     *,
     hidden_concepts: NDArray[np.int64] | None = None,
     allowed: NDArray[np.bool_] | None = None,
+    assigned: NDArray[np.int64] | None = None,
     most: int = MAX_CONCEPTS,
 ) -> CandidateTable:
     """Collect the candidates of each request, as distinct concepts.
@@ -100,6 +103,7 @@ def collect(
     Args:
         hidden_concepts: (n,) the hidden concept of each request.
         allowed: (n_terms,) the terms that can match.
+        assigned: (n_concepts,) see `assigned_concepts`.
     """
     n = len(requests.offsets) - 1
     starts = np.searchsorted(pairs.query, requests.query)
@@ -112,8 +116,10 @@ def collect(
     term = _ranges(np.asarray(segment.offsets[string]), named)
     pair, link, request, string = (np.repeat(values, named) for values in (pair, link, request, string))
     concept = segment.term_concept[term].astype(np.int64)
-    if hidden_concepts is not None or allowed is not None:
-        kept = np.ones(len(concept), bool) if allowed is None else allowed[term]
+    if assigned is not None:
+        concept = assigned[concept]
+    if hidden_concepts is not None or allowed is not None or assigned is not None:
+        kept = (concept >= 0) if allowed is None else allowed[term] & (concept >= 0)
         if hidden_concepts is not None:
             kept &= concept != hidden_concepts[request]
         pair, link, request, string, term, concept = (
@@ -152,6 +158,33 @@ def collect(
     best = np.lexsort((segment.standing[table.term], -(fused[starts] + 2.0 * exact[starts]), request))
     place = np.arange(len(best)) - table.offsets[request[best]]
     return table.take(np.sort(best[place < most]))
+
+
+# A range of codes: "E08-E13".
+_RANGE = r":[A-Z]?\d\w*(\.\w+)?-[A-Z]?\d\w*(\.\w+)?$"
+# A heading may lead to a heading.
+LEVELS = 4
+
+
+def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
+    """Return the concept that is the answer where each is named, (n_concepts,); None where each is its own.
+
+    A classification assigns no heading if there is a code for "no more is known" below it: not "pneumonia, unspecified
+    organism" (J18), but J18.9; and never a range of codes (-1).
+    """
+    if segment.parents is None or not axes.has_residual(segment.strings.array):
+        return None
+    names = clean_many(segment.concepts.column("name").to_pylist())
+    found = np.arange(len(names))
+    for child, name in enumerate(names):
+        plain = axes.without_residual(name)
+        for parent in segment.parents_of(child).tolist():
+            if names[parent] in (plain, name) and (found[parent] == parent or name == names[parent]):
+                found[parent] = child
+    for _ in range(LEVELS):
+        found = found[found]
+    ranges = pc.match_substring_regex(segment.concepts.column("id"), _RANGE).to_numpy(zero_copy_only=False)
+    return np.where(np.asarray(ranges, bool), -1, found)
 
 
 def _distinct_strings(string: NDArray[np.int64], starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:

@@ -225,7 +225,13 @@ class Features(NamedTuple):
 class Featurizer:
     """Computes features of candidates of one index; caches data about the index's strings."""
 
-    def __init__(self, index: Index, definitions: Definitions | None = None, cosines: Cosines | None = None) -> None:
+    def __init__(
+        self,
+        index: Index,
+        definitions: Definitions | None = None,
+        cosines: Cosines | None = None,
+        assigned: NDArray[np.int64] | None = None,
+    ) -> None:
         self.cosines = cosines
         self.meaning = Meaning(index, definitions, cosines)
         self.segment = index.segment
@@ -233,7 +239,7 @@ class Featurizer:
         self.languages = languages_of(index.segment)
         self._vocabulary = Vocabulary(index.strings.array)
         self._profiles = IndexedProfiles(len(index.strings))
-        self._names = Names(index.segment)
+        self._names = Names(index.segment, assigned)
 
     def __call__(self, asked: Asked, table: CandidateTable) -> Features:
         """Return the features of the candidates in `table`."""

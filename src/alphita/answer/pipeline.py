@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.answer.candidates import MAX_CONCEPTS, CandidateTable, collect, requests_of
+from alphita.answer.candidates import MAX_CONCEPTS, CandidateTable, assigned_concepts, collect, requests_of
 from alphita.answer.features import Asked, Cosines, Definitions, Features, Featurizer
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import WHOLE, How, View
@@ -129,7 +129,13 @@ class Pipeline:
         how = (how or How())._replace(described=own.tolist() if featured else ())
         found = view.lookup(self.index, self.encoder, questions.queries, owner, how)
         table = collect(
-            self.index.segment, found, requests, hidden_concepts=view.concepts, allowed=self.allowed, most=most
+            self.index.segment,
+            found,
+            requests,
+            hidden_concepts=view.concepts,
+            allowed=self.allowed,
+            assigned=self.assigned,
+            most=most,
         )
         features = None
         if featured:
@@ -139,8 +145,13 @@ class Pipeline:
         return Scored(questions.queries, table, features, found.exhausted, found.routes)
 
     @functools.cached_property
+    def assigned(self) -> NDArray[np.int64] | None:
+        """See `assigned_concepts`."""
+        return assigned_concepts(self.index.segment)
+
+    @functools.cached_property
     def _featurizer(self) -> Featurizer:
-        return Featurizer(self.index, self.definitions, self.cosines)
+        return Featurizer(self.index, self.definitions, self.cosines, self.assigned)
 
 
 def questions_of(mentions: Sequence[Mention]) -> tuple[Questions, list[int]]:

@@ -34,15 +34,16 @@ CLINIC = "clinic"
 class Names:
     """The names of an index on which vetoes depend."""
 
-    def __init__(self, segment: Segment) -> None:
-        self.segment = segment
+    def __init__(self, segment: Segment, assigned: NDArray[np.int64] | None = None) -> None:
+        self.segment, self.assigned = segment, assigned
         self._strings, self._names = segment.terms.column("string"), segment.concepts.column("name")
 
     def concepts(self, string: str) -> NDArray[np.integer]:
         """Return the concepts that a cleaned string names."""
         row, segment = int(self.segment.strings.rows([string])[0]), self.segment
         none = np.zeros(0, np.int64)
-        return segment.term_concept[segment.offsets[row] : segment.offsets[row + 1]] if row >= 0 else none
+        named = segment.term_concept[segment.offsets[row] : segment.offsets[row + 1]] if row >= 0 else none
+        return named if self.assigned is None else self.assigned[named]
 
     def first_name(self, concept: int) -> str:
         """Return the preferred name of a concept."""

@@ -35,7 +35,7 @@ _UNSPECIFIED = re.compile(
     r"^unspecified |[,;]? \(?(?:unspecified(?: \w+)?|unspec|nos|\w+ not specified|not otherwise specified)\.?\)?$"
 )
 # What a classification adds to the name of a thing of which no more is known.
-_RESIDUAL = re.compile(rf"{_UNSPECIFIED.pattern}|,? without complications?$")
+_RESIDUAL = re.compile(rf"{_UNSPECIFIED.pattern}|,? without .+$")
 _AMOUNT = re.compile(
     rf"(?<![\w.,])(?:{NUMBER})\s?-?(?:{NAMES}|meq|units?)(?:\s?/\s?(?:(?:{NUMBER})\s?)?(?:{NAMES}))?(?!\w)|"
     rf"(?<![\w.,])(?:{NUMBER})(?:/(?:{NUMBER}))+(?!\w)|(?<!\w)(?:x|q)\s?\d+\s?(?:h|d|hrs?|days?)?(?!\w)|#\s?\d+"
@@ -75,9 +75,9 @@ class Habits(NamedTuple):
 
 def habits_of(strings: pa.LargeStringArray, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> Habits:
     """Return what a terminology tells apart, by its cleaned strings; `rows` finds them (-1: not there)."""
-    some = strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
+    some = _sampled(strings)
     least = SHARE * len(some)
-    residual = (pc.sum(pc.match_substring_regex(some, r"\b(unspecified|nos)\b")).as_py() or 0) > least
+    residual = has_residual(strings)
     products = (pc.sum(pc.match_substring_regex(some, r"\d ?(mg|mcg|ml|g|%|unt|iu)\b")).as_py() or 0) > least
     sided = [name for name in _matching(some, sets.SIDE_PATTERN) if sets.side(name) in (sets.LEFT, sets.RIGHT)]
     things: frozenset[str] | None = None
@@ -85,6 +85,17 @@ def habits_of(strings: pa.LargeStringArray, rows: Callable[[Sequence[str]], NDAr
         of = Counter(found.of for name in _matching(strings, sets.SIDE_PATTERN) if (found := sets.sided(name)))
         things = frozenset(word for word, count in of.items() if count >= OFTEN)
     return Habits(residual, things, products, _status_told(strings, rows), _plain(strings) if residual else {})
+
+
+def has_residual(strings: pa.LargeStringArray) -> bool:
+    """Tell whether a terminology tells "unspecified" apart from the plain name, as classifications do."""
+    some = _sampled(strings)
+    found = pc.sum(pc.match_substring_regex(some, r"\b(unspecified|nos)\b")).as_py() or 0
+    return bool(found > SHARE * len(some))
+
+
+def _sampled(strings: pa.LargeStringArray) -> pa.LargeStringArray:
+    return strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
 
 
 def _matching(strings: pa.LargeStringArray, pattern: str) -> list[str]:
@@ -169,11 +180,16 @@ def _salt_lexicon() -> Lexicon:
 def _plain(strings: pa.LargeStringArray) -> Mapping[str, tuple[str, ...]]:
     """Return the names that say that no more is known, by their plain names."""
     found: dict[str, list[str]] = {}
-    for name in _matching(strings, r"unspecified|not specified|\bnos$|not otherwise specified|without complication"):
-        plain = _RESIDUAL.sub("", name).strip(" ,")
+    for name in _matching(strings, r"unspecified|not specified|\bnos$|\bwithout\b"):
+        plain = without_residual(name)
         if plain and plain != name:
             found.setdefault(plain, []).append(name)
     return {plain: tuple(names) for plain, names in found.items()}
+
+
+def without_residual(string: str) -> str:
+    """Return a cleaned name without what says that no more is known: "unspecified", "without complications"."""
+    return _RESIDUAL.sub("", string).strip(" ,")
 
 
 def without_unspecified(string: str) -> str:

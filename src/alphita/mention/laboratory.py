@@ -38,8 +38,8 @@ FORMS = (
     "{word} serum {name}",
 )
 DIRECTIONS = {
-    **dict.fromkeys((*lexicon.words("more", "amount"), "↑", "↑↑", "++", "+++", "(h)", "[h]", "(high)"), RAISED),
-    **dict.fromkeys((*lexicon.words("less", "amount"), "↓", "↓↓", "(l)", "[l]", "(low)"), LOWERED),
+    **dict.fromkeys((*lexicon.words("degree", "more_amount"), "↑", "↑↑", "++", "+++", "(h)", "[h]", "(high)"), RAISED),
+    **dict.fromkeys((*lexicon.words("degree", "less_amount"), "↓", "↓↓", "(l)", "[l]", "(low)"), LOWERED),
 }
 MARKS = ("(h)", "[h]", "(high)", "(l)", "[l]", "(low)")
 DEVIATIONS = "sd"

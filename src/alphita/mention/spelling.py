@@ -5,6 +5,7 @@ Encoders read "siezures" badly and "hx of" as part of the meaning.
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -17,7 +18,6 @@ from alphita import drafts
 from alphita.index import ngrams
 from alphita.mention import axes
 from alphita.mention.axes import Habits
-from alphita.mention.word_pairs import is_form
 from alphita.mention.words import NOTHING, count_words
 from alphita.terminology.rules import lexicon
 
@@ -102,6 +102,19 @@ IDLE = TIMES | lexicon.word_set("idle")
 CODE = re.compile(r"(?!b12)[a-z]\d{2}(\.[0-9a-z]{1,4})?|\d{3}\.\d{1,2}|\d{5,}|[a-z]{1,5}:?\d{4,}")
 # Left out at the beginning; each word alone can belong to a name ("status epilepticus", "post traumatic").
 STATUS_POST = "status post "
+
+
+# Endings that forms of one word have, and the shortest stem before them.
+_ENDINGS = tuple(
+    frozenset(endings.split("|"))
+    for endings in (
+        *("|s|es|ed|ing|ings|y|ly|ness", "e|es|ed|ing|ings|y|ely", "y|ies|ied|iness|ily"),
+        *("ia|ic|ics|iac|iacs|ial|ical|y|ies|ias|ous", "a|al|ae|as|ic|atous|atic|ata|tic|tous", "um|a|al"),
+        *("osis|otic|oses", "itis|itic|ides", "us|i|al|ic", "is|es|ic", "|al|ic|ous|ity|ty|tic|ally", "e|ous|al|ic"),
+        *("ence|ent|ency|ences", "ance|ant|ancy|ances", "ation|ate|ated|ating|ations|ates", "ion|ions|ed|e"),
+    )
+)
+SHORTEST_STEM = 3
 
 
 class Speller:
@@ -233,6 +246,15 @@ def _may_be_put_right(word: str) -> bool:
 def _is_spelt(word: str) -> bool:
     """Return whether a word consists only of letters that have a case."""
     return all(sign.lower() != sign.upper() for sign in word)
+
+
+def is_form(word: str, other: str) -> bool:
+    """Tell whether two words are forms of one, by their endings: "wobble" and "wobbly", not "chore" and "chorea"."""
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False)))
+    return any(
+        any(word[stem:] in endings and other[stem:] in endings for endings in _ENDINGS)
+        for stem in range(shared, SHORTEST_STEM - 1, -1)
+    )
 
 
 def opposite(word: str, other: str) -> bool:

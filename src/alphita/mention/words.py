@@ -185,12 +185,6 @@ def common_words(model: Path) -> frozenset[str]:
     return frozenset(whole_words(model)[0])
 
 
-@functools.lru_cache(maxsize=4)
-def everyday_words(model: Path) -> frozenset[str]:
-    """Return the common words of a model folder and the English ones; cached, because the union takes milliseconds."""
-    return common_words(model) | english_words()
-
-
 @functools.cache
 def english_words() -> frozenset[str]:
     """Return the 160,000 English words, with their inflections, that come with pyspellchecker, in lower case."""

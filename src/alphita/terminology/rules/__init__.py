@@ -120,6 +120,7 @@ RULES: Mapping[str, Rule] = {
     "age_group": sets.AGE_GROUP,
     "body_site": sets.BODY_SITE,
     "course": sets.COURSE,
+    "degree": sets.DEGREE,
     "dose_form": sets.DOSE_FORM,
     "laterality": sets.LATERALITY,
     "negation": negation,

@@ -4,20 +4,10 @@ A row has an axis, a value (of some axes), a language (empty: any) and words or 
 rules are named there; a value of theirs that is `silent` makes its phrases pass unread ("men 1" is no word of sex).
 The others:
 
-    more, less      the two ends of what is meant: "high" and "low" of an amount, "thick" and "thin" of a thickness
-    fine, well      what says that all is as it should be: a word beside a finding's ("clear cornea"), a judgement
-    change          what says that something is not as it should be, without saying of what
-    modifier        what says how a finding is, and is none
-    filler, idle    what says nothing by itself; words of notes, left out at both ends of a mention
-    beside          what may stand behind a finding and leave it what it is: "attacks", "again"
-    sideless        what is another finding on one side of the body: weakness, hemiparesis
-    setting         what a preposition may bring in behind one: "on admission", "since her teens"
-    head            of what a name speaks by a picture or a place: "palm tree sign", "low back pain"
+    well            what says that all is as it should be
+    idle, time, particle   words of notes, left out at both ends of a mention
+    frequency, release, salt   what a prescription adds to the name of a drug
     nothing         what a list has where it has no finding: "n/a"
-    circumstance    by what a finding comes, goes or changes: a name is about the finding, not about these
-    undone          what makes a finding none here, as "surgically" absent, or "canine"
-    apart           what two words of the same sort distinguish: the sort, and which
-    measured        in what an analyte is measured
     unit            spellings of a unit of measurement; the value is the spelling of laboratory.tsv
     begins, ends, alone   where a mention has it: "begins possible", "ends denied", alone behind a colon or in brackets
     common word     words that a short form is only if it is written in capitals
@@ -54,13 +44,6 @@ class Row(NamedTuple):
     words: tuple[str, ...]
 
 
-class Axis(NamedTuple):
-    """Words for the two ends of what can be more and less."""
-
-    more: frozenset[str]
-    less: frozenset[str]
-
-
 @functools.cache
 def _table() -> Mapping[str, Sequence[Row]]:
     table: dict[str, list[Row]] = {}
@@ -84,25 +67,6 @@ def words(axis: str, value: str = "") -> tuple[str, ...]:
 def word_set(axis: str, value: str = "") -> frozenset[str]:
     """Return the same as a set."""
     return frozenset(words(axis, value))
-
-
-@functools.cache
-def bare_words(axis: str, value: str = "") -> frozenset[str]:
-    """Return the same without accents."""
-    return frozenset(map(bare, words(axis, value)))
-
-
-@functools.cache
-def axes() -> tuple[Axis, ...]:
-    """Return what can be more and less, words without accents; the first is an amount."""
-    values = dict.fromkeys(row.value for axis in ("more", "less") for row in rows(axis))
-    return tuple(Axis(bare_words("more", value), bare_words("less", value)) for value in values)
-
-
-@functools.cache
-def amounts() -> frozenset[str]:
-    """Return the words, without accents, for more and less of an amount."""
-    return axes()[0].more | axes()[0].less
 
 
 @functools.cache

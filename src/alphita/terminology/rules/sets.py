@@ -202,6 +202,10 @@ ROUTE = SetRule(
     is_meant=_is_route,
 )
 
+# The two ends of what can be more or less: "high" and "low" of an amount, "thick" and "thin" of a thickness.
+_SCALES = ("amount", "strength", "thickness", "width", "speed", "time", "shade", "moisture", "tightness", "hardness")
+_DEGREES = tuple(f"more_{scale} less_{scale}" for scale in (*_SCALES, "bound"))
+DEGREE = SetRule("degree", " ".join(_DEGREES), axes=_DEGREES)
 # What is over, or a relative's; only at the beginning or the end: "history of stroke", "stroke, history of".
 STATUS = SetRule(
     "status",
