@@ -18,6 +18,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ def simulated(
     if languages:
         english = next(one for one in made if one.target == Target(HPO))
         asked = translations(read_table(terms), english.index, encoder.folder, languages)
-        made.append(english._replace(target=Target(HPO, "names in " + ", ".join(languages)), asked=asked))
+        made.append(replace(english, target=Target(HPO, "names in " + ", ".join(languages)), asked=asked))
     return made
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.answer.calibration_store import Calibration
-from alphita.answer.decision import ACCEPT, NIL, NONE, Kind, fit_outcomes
+from alphita.answer.decision import ACCEPT, NONE, WITH_ERROR, Kind, fit_outcomes
 from alphita.answer.features import MENTION_NAMES
 from alphita.answer.pipeline import Pipeline
 from alphita.calibrate import fitting, ranker_training, reliability, scored_examples
@@ -85,7 +85,7 @@ def fit_seen(parts: Mapping[Target, Seen], *, seed: int = 0) -> Calibration:
     population = _answered(seen, kinds, targets, _folds(vocabularies), seed)
     crossed = population.crossed
     outcomes = fit_outcomes(crossed.evidence, crossed.outcome, population.weight)
-    accept, nil = ({error: threshold(population, outcomes, kind, error) for error in ERRORS} for kind in (ACCEPT, NIL))
+    accept, nil = ({error: threshold(population, outcomes, kind, error) for error in ERRORS} for kind in WITH_ERROR)
     draft = Calibration(ranker, outcomes, accept, nil)
     return replace(draft, figures=_figures(draft, population))
 
@@ -189,7 +189,7 @@ def _least(
 def _figures(draft: Calibration, population: Population) -> dict[str, Any]:
     """Return what is measured on all targets and on each, as JSON."""
     crossed = population.crossed
-    given = {kind: crossed.given(draft.outcomes, kind) for kind in (ACCEPT, NIL)}
+    given = {kind: crossed.given(draft.outcomes, kind) for kind in WITH_ERROR}
     counts = {str(kind): int(n) for kind, n in zip(*np.unique(population.kinds, return_counts=True), strict=True)}
     by_target = {
         str(name): _of(draft, population, given, population.targets == name) for name in np.unique(population.targets)
@@ -212,7 +212,7 @@ def _of(
     """Return, for some strings, how many are accepted and NIL at each error, and the share of these that is wrong."""
     weight = population.weight * rows
     found: dict[str, Any] = {}
-    for kind, thresholds in ((ACCEPT, draft.accept), (NIL, draft.nil)):
+    for kind, thresholds in zip(WITH_ERROR, (draft.accept, draft.nil), strict=True):
         kept = population.crossed.kept(kind)
         for error, least in thresholds.items():
             taken = weight * (given[kind] >= (2.0 if least is None else max(least, 1e-9)))

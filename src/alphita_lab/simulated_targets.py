@@ -13,6 +13,7 @@ import random
 import re
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,7 +69,8 @@ class Target(NamedTuple):
         return f"{self.vocabulary}, {self.names}, {self.part}" + (f", {self.seed}" if self.seed else "")
 
 
-class Made(NamedTuple):
+@dataclass(frozen=True)
+class Made:
     """A target, its index, and what is asked of it, with the concepts of the index that are right."""
 
     target: Target

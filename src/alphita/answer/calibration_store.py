@@ -109,7 +109,7 @@ class Calibration:
     outcomes: Outcomes
     accept: Mapping[float, float | None]
     nil: Mapping[float, float | None]
-    estimated: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
+    estimated: Mapping[Kind, Mapping[float, float]] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
     definitions: Definitions | None = None
     abbreviations: Abbreviations | None = None
@@ -225,7 +225,7 @@ class Calibration:
             outcomes = Outcomes.from_arrays(_under(arrays, "outcomes."))
             definitions = _under(arrays, "definitions.")
             accept, nil = (_read(settings[kind]) for kind in (ACCEPT, NIL))
-            estimated: dict[str, Any] = {kind: _read(some) for kind, some in settings["estimated"].items()}
+            estimated: dict[Any, Any] = {kind: _read(some) for kind, some in settings["estimated"].items()}
             kept_definitions = Definitions(**definitions) if definitions else None
             cosines = Cosines(**found) if (found := _under(arrays, "cosines.")) else None
             _check_shapes(ranker, outcomes, kept_definitions, cosines, index)

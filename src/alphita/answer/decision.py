@@ -28,6 +28,7 @@ Kind = Literal["accept", "nil"]
 ACCEPT: Final = "accept"
 NIL: Final = "nil"
 REVIEW: Final = "review"
+WITH_ERROR: tuple[Kind, Kind] = (ACCEPT, NIL)
 MAX_STEPS = 100
 TINY = 1e-9
 # Evidence is clipped at this many standard deviations, so that an unusual mention cannot distort the probabilities.
@@ -56,7 +57,7 @@ class Thresholds(NamedTuple):
     def decide(self, confidence: Float, nil: Float, vetoed: NDArray[np.bool_]) -> list[Decision]:
         """Return the decisions about n mentions; see `grounds`."""
         decisions: list[Decision] = [REVIEW] * len(confidence)
-        for kind, least in ((ACCEPT, self.accept), (NIL, self.nil)):
+        for kind, least in zip(WITH_ERROR, self, strict=True):
             if least is not None:
                 for row in np.flatnonzero(grounds(kind, confidence, nil, vetoed) >= max(least, TINY)).tolist():
                     decisions[row] = kind

@@ -379,7 +379,7 @@ def _meant(mentions: Sequence[Mention], table: CandidateTable, names: Names) -> 
         shares = [one for one in mention.readings if one.source == ABBREVIATION and one.origin == CLINIC]
         if not shares or " " in mention.string:
             continue
-        rows = slice(table.offsets[request], table.offsets[request + 1])
+        rows = np.arange(table.offsets[request], table.offsets[request + 1])
         for reading in shares:
             own = np.isin(table.concept[rows], names.concepts(reading.string))
             meant[rows] += np.where(own, np.float32(reading.share), np.float32(0))
@@ -475,9 +475,9 @@ class Meaning:
         middles = self._middles(table, vectors, hidden_strings)
         firsts = np.zeros(c, np.float32)
         for start in range(0, c, ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
-            first = full(self.index.vectors[self._first_strings[table.concept[part]]])
-            firsts[part] = np.einsum("ij,ij->i", vectors[table.query[part]], first)
+            some = slice(start, start + ROWS_AT_ONCE)
+            first = full(self.index.vectors[self._first_strings[table.concept[some]]])
+            firsts[some] = np.einsum("ij,ij->i", vectors[table.query[some]], first)
         found["middle"], found["preferred_cosine"] = (
             values if self.cosines is None else self.cosines(values) for values in (middles, firsts)
         )

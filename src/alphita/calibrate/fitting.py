@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from alphita import progress
 from alphita.answer.calibration_store import FOLDER, Calibration, RankedAnswers, evidence_of, ordered
 from alphita.answer.candidates import RANKINGS, CandidateTable
-from alphita.answer.decision import ACCEPT, NIL, NONE, RIGHT, Kind, Outcomes, fit_outcomes, grounds
+from alphita.answer.decision import ACCEPT, NIL, NONE, RIGHT, WITH_ERROR, Kind, Outcomes, fit_outcomes, grounds
 from alphita.answer.features import encode_definitions
 from alphita.answer.normalizer import DEFAULT_ERROR, STRINGS_PER_CONCEPT
 from alphita.answer.pipeline import Pipeline
@@ -81,12 +81,11 @@ def fit(
     draft, crossed = _learn(pipeline, learned, start_from, seed)
 
     tested = answer(pipeline, draft, to_test)
-    certificates = {kind: certify(draft.outcomes, crossed, tested, kind) for kind in (ACCEPT, NIL)}
+    certificates = {kind: certify(draft.outcomes, crossed, tested, kind) for kind in WITH_ERROR}
     estimated = {kind: _estimate(draft.outcomes, crossed, tested, kind, certificates[kind]) for kind in certificates}
-    thresholds = {
-        kind: {error: certificate.threshold for error, certificate in some.items()}
-        for kind, some in certificates.items()
-    }
+    accept, nil = (
+        {error: certificate.threshold for error, certificate in certificates[kind].items()} for kind in WITH_ERROR
+    )
     figures = {
         **figures_of(tested, certificates, known.origin),
         "estimated": {f"{error:g}": tested.accepted(threshold) for error, threshold in estimated[ACCEPT].items()},
@@ -108,7 +107,9 @@ def fit(
         "reliability": reliability.reliability_svg(tested.answers.confidence, tested.right),
         "risk_coverage": risk_coverage.risk_coverage_svg(given, tested.right, certificates=certificates[ACCEPT]),
     }
-    return replace(draft, **thresholds, estimated=estimated, figures=figures, fields=fields, pictures=pictures)
+    return replace(
+        draft, accept=accept, nil=nil, estimated=estimated, figures=figures, fields=fields, pictures=pictures
+    )
 
 
 def _general(index: Index) -> Ranker | None:
