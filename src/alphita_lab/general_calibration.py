@@ -29,7 +29,7 @@ from alphita_lab.simulated_targets import EVERYDAY, FAR, NEAR, NO_FINDING, OTHER
 
 # Folds of vocabularies: those of one are answered by what was fitted on the others.
 FOLDS = 4
-EPOCHS = 8
+EPOCHS = 12
 # How much a string counts for the ranker and for the decision, by its kind; NIL counts by its share of a target.
 RANKER_WEIGHTS = {OTHER_NAME: 3.0, EVERYDAY: 3.0, SYNONYM: 3.0}
 DECISION_WEIGHTS = {ITSELF: 0.5, NOISE: 0.5}
@@ -38,8 +38,9 @@ NIL_SHARE, NIL_PARTS = 0.2, {NEAR: 0.25, FAR: 0.3, NO_FINDING: 0.4}
 # Where there is a code for everything else, nothing that is left out has none.
 CLASSIFICATIONS = ("ICD-10-CM",)
 EQUAL = MENTION_NAMES.index("equal_to_a_term")
-# A decision must keep its error on each of these kinds of strings.
+# A decision must keep its error on each of these kinds of strings, and accepting on this share of the targets.
 KINDS = (OTHER_NAME, EVERYDAY, SYNONYM)
+TARGETS_KEPT = 0.9
 
 
 class Population(NamedTuple):
@@ -159,7 +160,10 @@ def _weights(
 
 
 def threshold(population: Population, outcomes: Any, kind: Kind, error: float) -> float | None:  # noqa: ANN401
-    """Return the least probability at which each kind of inexact string keeps an error; None if one never does."""
+    """Return the least probability at which inexact strings of each kind, and of most targets, keep an error.
+
+    None if those of a kind never do.
+    """
     crossed = population.crossed
     given, kept = crossed.given(outcomes, kind), crossed.kept(kind)
     none = population.inexact & (crossed.outcome == NONE)
@@ -173,7 +177,13 @@ def threshold(population: Population, outcomes: Any, kind: Kind, error: float) -
         rows = np.flatnonzero(weight > 0)
         found.append(_least(given[rows], kept[rows], weight[rows], error))
     known = [one for one in found if one is not None]
-    return max(known) if len(known) == len(found) else None
+    if len(known) < len(found):
+        return None
+    if kind == ACCEPT:
+        parts = (np.flatnonzero(population.inexact & (population.targets == name)) for name in set(population.targets))
+        own = [_least(given[rows], kept[rows], population.weight[rows], error) for rows in parts]
+        known.append(float(np.quantile([1.0 if one is None else one for one in own], TARGETS_KEPT)))
+    return max(known)
 
 
 def _least(

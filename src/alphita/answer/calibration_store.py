@@ -54,6 +54,8 @@ OF_CANDIDATE = (
     "homonyms",
     "expanded",
     "meant_otherwise",
+    "only_in_mention",
+    "only_in_term",
     "preferred_cosine",
     "preferred_cosine_behind_best",
 )
