@@ -44,6 +44,7 @@ LOADERS = "alphita.terminology.loaders"
 HPO = "HPO"
 # Those of packages.
 IN_PACKAGES = {HPO: "hpo", "ICD-10-CM": "icd10cm"}
+VOCABULARIES = SOURCES | {"MONDO": Source(("MONDO2026",), "2026", "CC-BY-4.0")}
 # Whole vocabularies, random parts and branches; lists of a few hundred labels are as people have them.
 TARGETS = (
     *(Target(name) for name in (HPO, "DOID", "ORDO", "NCIt", "MONDO", "Uberon", "MAxO", "GARD", "SYMP", "ICD-10-CM")),
@@ -69,7 +70,7 @@ def vocabulary(name: str, terms: Path, relations: Path, folder: Path) -> store.T
             package = IN_PACKAGES[name]
             _import(PACKAGED[package][2], [find_packaged(package)], place)
         else:
-            _of_tables(SOURCES[name], terms, relations, place)
+            _of_tables(VOCABULARIES[name], terms, relations, place)
     return store.load_terminology(place)
 
 

@@ -106,7 +106,6 @@ SOURCES = {
     "MAxO": Source(("MAXO2024",), "2024", "CC-BY-4.0"),
     "GARD": Source(("GARD",), "", "public domain"),
     "SYMP": Source(("SYMP",), "", "CC0-1.0"),
-    "MONDO": Source(("MONDO2026",), "2026", "CC-BY-4.0"),
     "MeSH": Source(("MESH2020",), "2020, descriptors", "NLM, open"),
 }
 
