@@ -22,7 +22,7 @@ from alphita.answer.pipeline import Questions, Scored
 from alphita.answer.ranker import Ranker
 from alphita.answer.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Explanation, Result, RunnerUp
 from alphita.answer.records import EXACT as EXACT_METHOD
-from alphita.index.choice import OURS
+from alphita.index.choice import OURS, REVIEWED
 from alphita.index.lookup import EXACT, EXTERNAL, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method, Relation
@@ -166,6 +166,8 @@ class Explainer:
     def _kind(self, best: Candidate, term: int) -> str | None:
         """Return the kind of a candidate's term."""
         terms = self.index.segment.terms
+        if EXTERNAL in best.routes and best.source == REVIEWED:
+            return "phrase confirmed in a review"
         if EXTERNAL in best.routes:
             return f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
         return "preferred name" if terms.column("preferred")[term].as_py() else TERM_KINDS.get(best.scope or "")
