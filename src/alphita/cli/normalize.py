@@ -100,7 +100,7 @@ def text_of(summary: Summary, audit: int = 0) -> str:
         f"{summary.nearest:,} nearest, {summary.nil:,} NIL, {summary.rejected:,} rejected; "
         f"{summary.rows_per_second:,.0f} rows/s"
     ]
-    if summary.learned:
+    if summary.learned is not None:
         lines.append(f"learned from {summary.learned:,} phrases that reviewers confirmed")
     if summary.accepted is not None and summary.review is not None:
         allowed = f" at an allowed error of {100 * summary.error:g}%" if summary.error is not None else ""

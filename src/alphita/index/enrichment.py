@@ -48,6 +48,12 @@ class Enrichment(NamedTuple):
     short_forms: pl.DataFrame | None
     learn: Learn
 
+    def without_confirmed(self) -> Enrichment:
+        """Return the additions without the phrases that people confirmed; that there are some remains known."""
+        assert self.sources is not None
+        names = self.sources.names.filter(~external_names.IS_REVIEWED)
+        return self._replace(sources=self.sources._replace(names=names))
+
 
 def load(
     names: Sequence[tuple[str, Path]],

@@ -219,17 +219,22 @@ def _kept_index(terminology: Path, what: str, choice: Choice, threads: int | Non
 
 def _index(terminology: Path, out: Path, what: str, choice: Choice, threads: int | None) -> None:
     from alphita.encoder.encoder import TermEncoder
+    from alphita.index.confirmed import trial
 
     phrases = f" and {len(choice.confirmed):,} confirmed phrases" if choice.confirmed else ""
     say(f"indexing {what}{phrases}: this is done once, and kept in {out.parent.parent}")
     encoder = TermEncoder.load(str(choice.model), threads=threads)
-    blocks = None
+    terms = load_terminology(terminology)
+    enrichment, blocks = enrichment_of(choice, terms), None
     if choice.confirmed:
         # Decisions change often: all other names are encoded once, for an index without a head.
-        plain = replace(choice, confirmed=(), learn="no")
-        blocks = reusing(_kept_index(terminology, what, plain, threads), encoder)
-    terms = load_terminology(terminology)
-    build(terms, encoder, out, blocks=blocks, enrichment=enrichment_of(choice, terms))
+        plain = _kept_index(terminology, what, replace(choice, confirmed=(), learn="no"), threads)
+        blocks = reusing(plain, encoder)
+        won, lost = trial(choice.confirmed, plain, encoder)
+        if lost > won:
+            say(f"confirmed phrases not learned: they would lead {won:,} of each other right, and {lost:,} astray")
+            enrichment = enrichment.without_confirmed()
+    build(terms, encoder, out, blocks=blocks, enrichment=enrichment)
 
 
 def _verified_terminology(path: Path) -> Path:

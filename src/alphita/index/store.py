@@ -168,9 +168,10 @@ class Index:
         return self.path / "model"
 
     @property
-    def learned(self) -> int:
-        """Number of its names that people confirmed in a review."""
-        return int(((self.manifest.get("borrowed") or {}).get("by_source") or {}).get(REVIEWED, 0))
+    def learned(self) -> int | None:
+        """Number of its names that people confirmed in a review; None if it was given none."""
+        given = (self.manifest.get("borrowed") or {}).get("given") or []
+        return next((counts["lent"] for counts in given if counts["source"] == REVIEWED), None)
 
     @property
     def dim(self) -> int:

@@ -269,7 +269,7 @@ class Summary:
     audit: str | None
     lost: dict[str, int]
     reviewed: int = 0
-    learned: int = 0
+    learned: int | None = None
     error: float | None = None
     assurance: str | None = None
     origin: str = ""

@@ -216,7 +216,9 @@ def _no_store(path: str) -> None:
     raise Refusal(404, "no_store", "this service was started without a store of reviews (--mappings reviews.sqlite)")
 
 
-def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[str, Any]], learned: int) -> None:
+def _reading(
+    routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[str, Any]], learned: int | None
+) -> None:
     """Add what only reads; `shown` says what a concept is; the index learned so many confirmed phrases."""
     formats = registry.names(FORMATS)
 

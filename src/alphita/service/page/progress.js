@@ -37,7 +37,7 @@ function counted(found) {
 }
 
 function learned(found) {
-  return make("p", { text: `Alphita learned from ${count(found.learned)} confirmed phrases when the server started; later decisions count at the next start.` });
+  return make("p", { text: `Alphita learned from ${count(found.learned ?? 0)} confirmed phrases when the server started; later decisions count at the next start.` });
 }
 
 function table(title, head, counts, names = {}) {
