@@ -20,7 +20,7 @@ export class Progress {
     this.dialog.showModal();
     try {
       const found = await this.api.get(path(project, "progress"));
-      fill(body, counted(found), learned(found), table("Current decisions", "Kind", found.by_kind, KINDS), table("Reviewers", "Reviewer", found.by_reviewer), agreement(found));
+      fill(body, counted(found), table("Current decisions", "Kind", found.by_kind, KINDS), table("Reviewers", "Reviewer", found.by_reviewer), agreement(found));
     } catch (error) {
       fill(body, make("p", { text: `Not counted: ${error.message}.` }));
     }
@@ -33,11 +33,8 @@ function bar(name, done, all) {
 }
 
 function counted(found) {
-  return make("section", {}, bar("Rows settled", found.decided, found.rows), bar("Occurrences settled", found.decided_occurrences, found.occurrences));
-}
-
-function learned(found) {
-  return make("p", { text: `Alphita learned from ${count(found.learned ?? 0)} confirmed phrases when the server started; later decisions count at the next start.` });
+  return make("section", {}, bar("Rows settled", found.decided, found.rows), bar("Occurrences settled", found.decided_occurrences, found.occurrences),
+    make("p", { text: `Alphita learned from ${count(found.learned ?? 0)} confirmed phrases when the server started; new decisions count at the next start.` }));
 }
 
 function table(title, head, counts, names = {}) {
