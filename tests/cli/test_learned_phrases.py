@@ -135,7 +135,7 @@ def test_a_job_says_how_many_phrases_it_learned(source, store, tmp_path, capsys)
     index = index_of(source)
     assert command("normalize", words, "--to", index.path, "--mappings", store.path, "-o", out, "--force") == 0
     told = capsys.readouterr()
-    assert "learns no phrases; give --to the terminology" in told.err
+    assert "so it learns no phrases from the review" in told.err
     assert "learned from" not in told.out
 
 

@@ -67,7 +67,7 @@ def index_of(
                 "alphita index SOURCE -o OUT.index"
             )
         if choice is not None and choice.confirmed:
-            say(f"{to} is already an index, which learns no phrases; give --to the terminology to learn from a review")
+            say(f"{to} is already an index, so it learns no phrases from the review; for that, give its terminology")
         return Index.open(Path(to).expanduser(), verify=verify)
     choice = choice or Choice()
     choice.check()
