@@ -47,7 +47,7 @@ LOADERS = "alphita.terminology.loaders"
 MAKERS = {TERMINOLOGY: ("terminology", "textio.py"), INDEX: ("terminology", "index", "encoder")}
 # An index that learned from a review is replaced by every decision, and holds phrases that may be patient data.
 OF_REVIEW = ".reviewed"
-UNUSED_DAYS, UNUSED_REVIEW_DAYS = 90, 7
+UNUSED_DAYS, UNUSED_REVIEW_DAYS = 90, 30
 T = TypeVar("T")
 
 
