@@ -2,9 +2,8 @@
 
     python bench/learning_curve.py FOLDER [--sets psytar clinvar labitems] [--sizes 0 50 200 1000] [-o report.json]
 
-FOLDER has, as open data, benchmarks/psytar, benchmarks/clinvar_traits, open_graph and local_codes. Each set is a
-terminology, the phrases that people mapped to it, and the phrases that are asked; those equal to a confirmed one or to
-a name, after cleaning, are left out. The confirmed ones are drawn at random, each size a part of the next.
+FOLDER has benchmarks/psytar, benchmarks/clinvar_traits, open_graph and local_codes. Of each set, the phrases asked are
+those that equal no confirmed one and no name, after cleaning; the confirmed are drawn, each size a part of the next.
 
 psytar    patients' words, names of the 167 targets; each fold's training phrases are confirmed, its test phrases asked
 clinvar   trait names mapped to MONDO by curators, MONDO's labels; one half is confirmed, the other one asked
@@ -54,21 +53,19 @@ def _psytar(folder: Path) -> Iterator[Part]:
 
 
 def _clinvar(folder: Path) -> Iterator[Part]:
-    names = _tsv(folder / "open_graph" / "terms.tsv.gz").filter(pl.col("source").str.starts_with("MONDO"))
-    mapped = _tsv(folder / "benchmarks" / "clinvar_traits" / "traits.tsv.gz")
+    files = (folder / "open_graph" / "terms.tsv.gz", folder / "benchmarks" / "clinvar_traits" / "traits.tsv.gz")
+    names, mapped = (pl.read_csv(file, separator="\t", quote_char=None, infer_schema=False) for file in files)
+    names = names.filter(pl.col("source").str.starts_with("MONDO"))
     mapped = mapped.filter(pl.col("concept_id").str.starts_with("MONDO:")).select("concept_id", "trait")
     yield from _halves(names.select("id", "term").rows(), mapped.rows())
 
 
 def _labitems(folder: Path) -> Iterator[Part]:
     rows = pl.read_csv(folder / "local_codes" / "d_labitems_to_loinc.csv.gz", infer_schema=False)
-    rows = rows.filter(pl.col("omop_vocabulary_id") == "LOINC").with_columns(id="LOINC:" + pl.col("omop_concept_code"))
+    rows = rows.filter(pl.col("omop_vocabulary_id") == "LOINC").drop_nulls(["label", "omop_concept_name"])
+    rows = rows.with_columns(id="LOINC:" + pl.col("omop_concept_code"))
     items = rows.select("id", item=pl.concat_str("label", "fluid", separator=", ", ignore_nulls=True))
     yield from _halves(rows.select("id", "omop_concept_name").rows(), items.rows())
-
-
-def _tsv(path: Path) -> pl.DataFrame:
-    return pl.read_csv(path, separator="\t", quote_char=None, infer_schema=False)
 
 
 def _halves(names: Pairs, mapped: Pairs) -> Iterator[Part]:

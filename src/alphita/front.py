@@ -160,13 +160,13 @@ def _language(mentions: Any, column: str | None) -> dict[str, str]:  # noqa: ANN
 
 def _with_confirmed(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with the confirmed phrases of a review store instead of `mappings`."""
+    given = {name: value for name, value in options.items() if name != "mappings"}
     if options.get("mappings") is None:
-        return {name: value for name, value in options.items() if name != "mappings"}
+        return given
     from alphita.calibrate.from_mappings import confirmed
     from alphita.review.store import ReviewStore
 
     with ReviewStore.open(options["mappings"]) as store:
-        given = {name: value for name, value in options.items() if name != "mappings"}
         return given | {"confirmed": confirmed(store)}
 
 

@@ -1,7 +1,7 @@
-"""A trial of phrases that people confirmed: each is asked as if it were unknown, with and without the others as names.
+"""A trial of confirmed phrases: each is looked up by its vector as if it were unknown, with and without the others.
 
-In a list in which each concept has one code, all phrases are alike ("Glucose, Blood", "Urea, Blood"), and as names they
-would lead most others astray.
+Where each concept has one phrase, such as in a list of codes, the others are those of other concepts: "Glucose, Blood"
+would lead "Urea, Blood" astray.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ def trial(confirmed: Sequence[ConfirmedName], plain: Index, encoder: Encoder) ->
     vectors = unit(encoder.encode(cleaned))
     asked = np.sort(np.random.default_rng(0).permutation(len(wanted))[:QUESTIONS])
     similarity, strings = plain.search(vectors[asked], 1)
-    segment = plain.segment
-    won = lost = 0
+    term_concept, offsets = plain.segment.term_concept, plain.segment.offsets
+    before = np.array(
+        [
+            wanted[row] in term_concept[offsets[string] : offsets[string + 1]]
+            for row, string in zip(asked, strings[:, 0], strict=True)
+        ]
+    )
+    nearest, closeness = np.empty(len(asked), np.int64), np.empty(len(asked), np.float32)
     for start, block in blocks(vectors, QUESTIONS_AT_ONCE, asked):
-        of = asked[start : start + len(block)]
+        rows_of_block = slice(start, start + len(block))
         among = block @ vectors.T
-        among[np.arange(len(block)), of] = -1.0
-        nearest = among.argmax(1)
-        for place, row in enumerate(of.tolist()):
-            string = int(strings[start + place, 0])
-            named = segment.term_concept[segment.offsets[string] : segment.offsets[string + 1]]
-            before = bool((named == wanted[row]).any())
-            closer = among[place, nearest[place]] > similarity[start + place, 0]
-            after = bool(wanted[nearest[place]] == wanted[row]) if closer else before
-            won += after and not before
-            lost += before and not after
-    return won, lost
+        among[np.arange(len(block)), asked[rows_of_block]] = -1.0
+        nearest[rows_of_block], closeness[rows_of_block] = among.argmax(1), among.max(1)
+    after = np.where(closeness > similarity[:, 0], wanted[nearest] == wanted[asked], before)
+    return int((after & ~before).sum()), int((before & ~after).sum())
