@@ -61,8 +61,8 @@ def _clinvar(folder: Path) -> Iterator[Part]:
 
 
 def _labitems(folder: Path) -> Iterator[Part]:
-    rows = pl.read_csv(folder / "local_codes" / "d_labitems_to_loinc.csv.gz", infer_schema=False)
-    rows = rows.filter(pl.col("omop_vocabulary_id") == "LOINC").drop_nulls(["label", "omop_concept_code"])
+    file, columns = "d_labitems_to_loinc.csv.gz", ["label", "fluid", "omop_concept_name", "omop_concept_code"]
+    rows = pl.read_csv(folder / "local_codes" / file, columns=columns, infer_schema=False).drop_nulls()
     rows = rows.with_columns(id="LOINC:" + pl.col("omop_concept_code"))
     items = rows.select("id", item=pl.concat_str("label", "fluid", separator=", ", ignore_nulls=True))
     yield from _halves(rows.select("id", "omop_concept_name").rows(), items.rows())
