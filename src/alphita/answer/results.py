@@ -166,10 +166,9 @@ class Explainer:
     def _kind(self, best: Candidate, term: int) -> str | None:
         """Return the kind of a candidate's term."""
         terms = self.index.segment.terms
-        if EXTERNAL in best.routes and best.source == REVIEWED:
-            return "phrase confirmed in a review"
         if EXTERNAL in best.routes:
-            return f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
+            of_another = f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
+            return "phrase confirmed in a review" if best.source == REVIEWED else of_another
         return "preferred name" if terms.column("preferred")[term].as_py() else TERM_KINDS.get(best.scope or "")
 
     def _is_live(self, identifier: str | None) -> bool:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 NAMES, EQUIVALENTS, SHORT_FORMS = "names.parquet", "equivalents.parquet", "short_forms.tsv"
 EXCLUDED = "unlent.tsv"
 COLUMNS = ("source", "id", "name", "language")
+_NO_EQUIVALENTS = pl.DataFrame(schema={"id": pl.String, "other": pl.String})
 _EXACT = pl.lit("exact").alias("scope")
 IS_REVIEWED = pl.col("source") == REVIEWED
 PREPARED = (*COLUMNS, "scope", "key", "alone", "first")
@@ -95,19 +96,17 @@ def sources_of(terminology: Terminology, target: Terminology | None = None) -> N
     names = names_of(terminology, source)
     ids = [] if target is None else target.concept_ids.to_pylist()
     useful = names.filter((pl.len().over("id") > 1) | pl.col("id").is_in(ids))
-    nothing = pl.DataFrame(schema={"id": pl.String, "other": pl.String})
-    return NameSources(prepared(useful), nothing, terminology.content_hash, {source: len(names) - len(useful)})
+    return NameSources(prepared(useful), _NO_EQUIVALENTS, terminology.content_hash, {source: len(names) - len(useful)})
 
 
 def confirmed_names(confirmed: Sequence[ConfirmedName], target: Terminology | None) -> NameSources:
     """Return the phrases that people confirmed as a source; without a language, they have the terminology's."""
-    nothing = pl.DataFrame(schema={"id": pl.String, "other": pl.String})
     names = pl.DataFrame(confirmed, dict.fromkeys(("id", "name", "scope", "language"), pl.String), orient="row")
     if target is not None:
         usual = pl.Series(target.terms["language"].cast("large_string").to_pylist(), dtype=pl.String).mode().sort()[0]
         names = names.with_columns(pl.col("language").fill_null(usual))
     named = prepared(names.select(pl.lit(REVIEWED).alias("source"), "id", "name", "language", "scope"))
-    return NameSources(named, nothing, artefact.hash_json(confirmed), {REVIEWED: 0})
+    return NameSources(named, _NO_EQUIVALENTS, artefact.hash_json(confirmed), {REVIEWED: 0})
 
 
 def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
