@@ -33,7 +33,7 @@ class ServeSpec:
         None,
         "--mappings",
         "-m",
-        help="Review store, created if it does not exist. Phrases confirmed before the start become names in the index.",
+        help="Review store, created if missing. Phrases confirmed before the start become names in the index.",
     )
     terminology: Path | None = option(None, help="Terminology folder, to show concepts with all their data.")
     check: bool = option(False, help="Check whether the server would start and answer with these options, and exit.")
