@@ -58,7 +58,7 @@ class Draft:
 
 
 @contextmanager
-def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Draft]:
+def create(target: Path | str, kind: str, *, force: bool = False, private: bool = False) -> Iterator[Draft]:
     """Write an artefact aside; on a clean exit it appears at `target`, on an error nothing does.
 
     Args:
@@ -66,6 +66,7 @@ def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Dr
             aside to `NAME.old-1` (`-2`, ...), unless it is the same.
         kind: what it is, e.g. "terminology".
         force: replace an existing target.
+        private: only its owner can read it.
 
     Yields:
         The draft to fill.
@@ -74,7 +75,7 @@ def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Dr
         UsageError: the target exists and `force` is not given.
         AlphitaError: the disk is full or the place not writable.
     """
-    with atomic_folder(Path(target), force=force) as aside:
+    with atomic_folder(Path(target), force=force, private=private) as aside:
         draft = Draft(aside)
         yield draft
         manifest = _write_manifest(draft, kind)

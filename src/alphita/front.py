@@ -33,8 +33,9 @@ def load(to: Path | str, *, language: str | None = None, **options: Any) -> Norm
             there is no index yet, it is built first: for 40,000 names that takes half a minute, once.
         language: language of the strings, such as "it". Unless `model` is given, this and the languages of the
             terminology determine the model: alphita-en if all are English, otherwise alphita-multi.
-        **options: `borrow`, `names`, `learn` and `model`, for the index (see `alphita.index.choice.Choice`); and those
-            of `alphita.Normalizer`: error, target, filters, ...
+        **options: `borrow`, `names`, `learn` and `model`, for the index (see `alphita.index.choice.Choice`);
+            `mappings`, a review store, whose confirmed phrases become names in the index; and those of
+            `alphita.Normalizer`: error, target, filters, ...
 
     Raises:
         UsageError: there is no such terminology, or an option is wrong.
@@ -44,6 +45,7 @@ def load(to: Path | str, *, language: str | None = None, **options: Any) -> Norm
     from alphita.index.choice import Choice
     from alphita.index.sources import index_of
 
+    options = _with_confirmed(options)
     chosen = {name: options.pop(name) for name in Choice.__dataclass_fields__ if name in options}
     return Normalizer(index_of(to, Choice(**chosen), language=language, threads=options.get("threads")), **options)
 
@@ -156,8 +158,21 @@ def _language(mentions: Any, column: str | None) -> dict[str, str]:  # noqa: ANN
     return {} if language in (None, ENGLISH) else {"language": language}
 
 
+def _with_confirmed(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with the confirmed phrases of a review store instead of `mappings`."""
+    given = {name: value for name, value in options.items() if name != "mappings"}
+    if options.get("mappings") is None:
+        return given
+    from alphita.calibrate.from_mappings import confirmed
+    from alphita.review.store import ReviewStore
+
+    with ReviewStore.open(options["mappings"]) as store:
+        return given | {"confirmed": confirmed(store)}
+
+
 def _kept(to: Path | str, options: dict[str, Any]) -> Normalizer:
     """Return the normaliser of an earlier call with the same source and options, or a new one."""
+    options = _with_confirmed(options)
     path = Path(to).expanduser()
     manifest = path / MANIFEST
     files = [manifest] if manifest.exists() else sorted(path.rglob("*")) if path.is_dir() else [path]

@@ -134,7 +134,7 @@ def test_undo_and_bulk(lab):
     assert (done["rows"], done["applied"]) == (3, True)
     progress = ann.get("/api/projects/lab/progress").json()
     assert (progress["rows"], progress["occurrences"], progress["decided_occurrences"]) == (4, 17, 13)
-    assert progress["by_reviewer"] == {"ann": 3}
+    assert (progress["by_reviewer"], progress["learned"]) == ({"ann": 3}, None)
     assert ann.post("/api/projects/lab/bulk", json=body | {"preview": False}).json()["rows"] == 3
     assert len(list(lab.store.history("lab"))) == 3
     decide(ann, rows[1], "x", "flag")

@@ -13,6 +13,7 @@ import pytest
 from alphita import load, machine
 from alphita.cli import serve as command
 from alphita.errors import AlphitaError, InputError, MissingExtra, Rejects, UsageError
+from alphita.index import sources
 from alphita.index.store import build
 from alphita.quickstart import read_sample, sample_path
 from alphita.review.store import ReviewStore
@@ -22,6 +23,7 @@ from alphita.terminology.loaders import table
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
+from tests.review.reviews import candidate, row, say, store_of
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +98,17 @@ def test_what_is_served(served, index_path, tmp_path, monkeypatch):
     assert (served["settings"].proxies, served["store"], served["further"]) == (("10.0.0.0/8",), None, [])
     command.serve(to=index_path, port=0, threads=3, processes=2)
     assert len(served["further"]) == 1
+
+
+def test_phrases_confirmed_before_the_start_are_learned(served, index_path, tmp_path, monkeypatch):
+    choices, index_of = [], sources.index_of
+    monkeypatch.setattr(
+        sources, "index_of", lambda to, given, **more: choices.append(given) or index_of(to, given, **more)
+    )
+    with store_of(tmp_path / "r.sqlite", [row("brain zaps", candidate("T:1", "headache"))], "") as store:
+        say(store, 1, "accept", "T:1")
+    command.serve(to=index_path, port=0, mappings=tmp_path / "r.sqlite", threads=1)
+    assert [phrase.name for phrase in choices[0].confirmed] == ["brain zaps"]
 
 
 def test_a_new_key_is_printed_once(tmp_path, capsys):

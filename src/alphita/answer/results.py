@@ -21,6 +21,7 @@ from alphita.answer.pipeline import Questions, Scored
 from alphita.answer.ranker import Ranker
 from alphita.answer.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Explanation, Result, RunnerUp
 from alphita.answer.records import EXACT as EXACT_METHOD
+from alphita.index.choice import REVIEWED
 from alphita.index.lookup import EXACT, EXTERNAL, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method, Relation
@@ -163,7 +164,8 @@ class Explainer:
         """Return the kind of a candidate's term."""
         terms = self.index.segment.terms
         if EXTERNAL in best.routes:
-            return f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
+            of_another = f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
+            return "phrase confirmed in a review" if best.source == REVIEWED else of_another
         return "preferred name" if terms.column("preferred")[term].as_py() else TERM_KINDS.get(best.scope or "")
 
     def _is_live(self, identifier: str | None) -> bool:

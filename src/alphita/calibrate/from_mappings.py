@@ -21,7 +21,7 @@ from alphita import artefact, drafts, textio
 from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.examples import Label
 from alphita.errors import InputError
-from alphita.index.choice import Building
+from alphita.index.choice import REVIEWED, Building, ConfirmedName
 from alphita.index.encoding import Encoder
 from alphita.index.store import build
 from alphita.review.migrate import REVIEWER
@@ -34,7 +34,6 @@ from alphita.terminology.text import clean
 if TYPE_CHECKING:
     from alphita.review.store import ReviewStore
 
-SOURCE = "REVIEWED"
 HELD_OUT = 0.2
 # Minimum number of decisions.
 LEAST = 20
@@ -84,10 +83,44 @@ class TrainingInput(NamedTuple):
 
 def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
     """Read the final decisions, and hold out the newest."""
+    reviewed, left_out = _settled(store)
+    if len(reviewed) < LEAST:
+        raise InputError(
+            f"only {len(reviewed)} mentions are settled by a person; at least {LEAST} are needed to learn from",
+            file=getattr(store, "path", None),
+            remedy="review more first",
+        )
+    first = len(reviewed) - round(share * len(reviewed))
+    return InTime(
+        reviewed[:first],
+        [mention for mention in reviewed[first:] if mention.label],
+        {k: n for k, n in left_out.items() if n},
+    )
+
+
+def confirmed(
+    store: ReviewStore, *, source: str | None = None, project: str | None = None
+) -> tuple[ConfirmedName, ...]:
+    """Return the phrases that a person settled individually, of a source and project (None: any), for an index."""
+    return tuple(
+        sorted(
+            ConfirmedName(mention.concept_id, mention.mention, SCOPES[mention.relation or "exact"], mention.language)
+            for mention in _settled(store, source, project)[0]
+            if mention.concept_id is not None
+        )
+    )
+
+
+def _settled(
+    store: ReviewStore, source: str | None = None, project: str | None = None
+) -> tuple[list[Reviewed], Counter[str]]:
+    """Return the mentions that a person settled, from the oldest decision to the newest, and counts of the others."""
     left_out: Counter[str] = Counter()
     by_mention: dict[str, list[Reviewed]] = {}
-    for name in (project.name for project in store.projects()):
-        for standing in store.every(name, state="decided"):
+    for known in store.projects():
+        if source not in (None, known.source) or project not in (None, known.name):
+            continue
+        for standing in store.every(known.name, state="decided"):
             settling = _settling(standing)
             if settling is None:
                 continue
@@ -104,19 +137,7 @@ def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
             newest = max(same, key=lambda one: (one.label, one.decision))
             left_out["the same mention"] += len(same) - 1
             reviewed.append(newest)
-    if len(reviewed) < LEAST:
-        raise InputError(
-            f"only {len(reviewed)} mentions are settled by a person; at least {LEAST} are needed to learn from",
-            file=getattr(store, "path", None),
-            remedy="review more first",
-        )
-    reviewed.sort(key=lambda one: one.decision)
-    first = len(reviewed) - round(share * len(reviewed))
-    return InTime(
-        reviewed[:first],
-        [mention for mention in reviewed[first:] if mention.label],
-        {k: n for k, n in left_out.items() if n},
-    )
+    return sorted(reviewed, key=lambda one: one.decision), left_out
 
 
 def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force: bool = False) -> dict[str, int]:
@@ -143,7 +164,7 @@ def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force:
                     "preferred": False,
                     "scope": SCOPES[mention.relation or "exact"],
                     "status": "candidate",
-                    "source": SOURCE,
+                    "source": REVIEWED,
                 }
             )
     if not added:
@@ -151,7 +172,7 @@ def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force:
             "no accepted mention is new to this terminology", file=base.path, remedy="is it the one that was reviewed?"
         )
     tables.terms = reading.added(tables.terms, pl.DataFrame(added))
-    source = {"name": SOURCE, "version": artefact.hash_json(sorted(term["string"] for term in added))[:12]}
+    source = {"name": REVIEWED, "version": artefact.hash_json(sorted(term["string"] for term in added))[:12]}
     save(tables, out, sources=[*tables.sources, source], config={"base": base.content_hash}, force=force)
     return dict(counts)
 

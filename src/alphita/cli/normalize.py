@@ -46,7 +46,8 @@ def _one_file(spec: Spec) -> None:
     if not job.table.is_stream:
         next(job.table.rows(), None)  # errors in format and columns are reported before a terminology is indexed
         spoken = None if is_index(spec.to) else language_of(row.mention for row in job.table.rows() if row.mention)
-    index = index_of(spec.to, spec.given, language=spoken, threads=spec.running.threads, verify=spec.verify or None)
+    choice = spec.choice(job.memory)
+    index = index_of(spec.to, choice, language=spoken, threads=spec.running.threads, verify=spec.verify or None)
     summary = run(spec.normalizer(index), job, spec.restart)
     _report(spec, summary)
     # The answers themselves may be going to stdout.
@@ -63,7 +64,9 @@ def _shards(spec: Spec) -> None:
     if spec.report is not None:
         artefact.refuse_unwritable(spec.report)
     spoken = None if is_index(spec.to) else language_of(some_mentions(spec.input, spec.output, spec.column))
-    settings = spec.settings(index_of(spec.to, spec.given, language=spoken, threads=spec.running.threads).path)
+    memory = spec.memory()
+    index = index_of(spec.to, spec.choice(memory), language=spoken, threads=spec.running.threads)
+    settings = spec.settings(index.path, memory)
     if spec.verify:
         artefact.verify(settings.index, "index")
     shards = Shards(spec.input, spec.output, settings, spec.code_column, spec.frequency_column, spec.private)
@@ -97,6 +100,8 @@ def text_of(summary: Summary, audit: int = 0) -> str:
         f"{summary.nearest:,} nearest, {summary.nil:,} NIL, {summary.rejected:,} rejected; "
         f"{summary.rows_per_second:,.0f} rows/s"
     ]
+    if summary.learned is not None:
+        lines.append(f"learned from {summary.learned:,} phrases that reviewers confirmed")
     if summary.accepted is not None and summary.review is not None:
         allowed = f" at an allowed error of {100 * summary.error:g}%" if summary.error is not None else ""
         lines.append(f"{summary.accepted:,} accepted{allowed}, {summary.review:,} for review")

@@ -30,7 +30,10 @@ class ServeSpec:
 
     to: str | None = option(None, like=TO)
     mappings: Path | None = option(
-        None, "--mappings", "-m", help="Review store, one SQLite file; created if it does not exist."
+        None,
+        "--mappings",
+        "-m",
+        help="Review store, created if missing. Phrases confirmed before the start become names in the index.",
     )
     terminology: Path | None = option(None, help="Terminology folder, to show concepts with all their data.")
     check: bool = option(False, help="Check whether the server would start and answer with these options, and exit.")
@@ -82,6 +85,7 @@ def _run(spec: ServeSpec) -> None:
     threads = machine.set_threads(spec.running.threads)
     running = replace(spec.running, threads=threads)
     from alphita.answer.normalizer import Normalizer
+    from alphita.calibrate.from_mappings import confirmed
     from alphita.index.sources import index_of
     from alphita.review.store import ReviewStore
     from alphita.service import app, logs, review_files
@@ -90,6 +94,7 @@ def _run(spec: ServeSpec) -> None:
     from alphita.terminology.store import load_terminology
 
     to, mappings = spec.to, spec.mappings
+
     if spec.demo:
         if to or mappings or spec.terminology:
             raise UsageError("--demo brings its own terminology and store; leave those out")
@@ -101,9 +106,7 @@ def _run(spec: ServeSpec) -> None:
             Parts(
                 spec.settings,
                 _listen,
-                lambda: Normalizer(
-                    index_of(to, spec.given, threads=running.threads), error=spec.error, **asdict(running)
-                ),
+                lambda: Normalizer(index_of(to, spec.given, threads=threads), error=spec.error, **asdict(running)),
                 spec.terminology,
                 mappings,
             ),
@@ -113,7 +116,11 @@ def _run(spec: ServeSpec) -> None:
     listening = _listen(spec.settings)
     drafts.clear_up()
     with listening:
-        index = index_of(to, spec.given, threads=running.threads)
+        given = spec.given
+        if mappings is not None and mappings.exists():
+            with ReviewStore.open(mappings) as decided:
+                given = replace(given, confirmed=confirmed(decided))
+        index = index_of(to, given, threads=running.threads)
         processes = spec.settings.processes or default_processes(running.device, threads)
         running = replace(running, threads=machine.set_threads(max(1, threads // processes)))
         normalizer = Normalizer(index, error=spec.error, **asdict(running))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from alphita import registry, shipped
 from alphita.encoder.resolve import DEFAULT, MULTILINGUAL, SHIPPED
@@ -26,6 +26,8 @@ GIVEN = "Model and external names of the index"
 KIND = "names"
 # The source of Alphita's own lists: a name can be in several groups, and counts in each.
 OURS = "Alphita"
+# The source of names that people confirmed in a review.
+REVIEWED = "REVIEWED"
 FOLDER = "models/alphita-names"
 ENGLISH = "en"
 # The languages of alphita-multi, and all languages that are recognised.
@@ -44,9 +46,22 @@ def shipped_folder() -> Path:
     return shipped.find(FOLDER)
 
 
+class ConfirmedName(NamedTuple):
+    """A phrase that a person settled as a name of a concept, with the scope and language of a term."""
+
+    concept_id: str
+    name: str
+    scope: str
+    language: str | None
+
+
 @dataclass(frozen=True)
 class Choice:
-    """A user's options for an index; `names` are of any kind that `--to` takes, and precede those of Alphita."""
+    """A user's options for an index.
+
+    `names` are of any kind that `--to` takes, and precede those of Alphita; `confirmed`, of a review store
+    (`calibrate.from_mappings.confirmed`), precede both.
+    """
 
     borrow: bool = option(
         True,
@@ -73,6 +88,7 @@ class Choice:
         help="Model: alphita-en for English, or alphita-multi for other languages too; by default chosen by the "
         "languages of the terminology and of the strings. An X.index has its own.",
     )
+    confirmed: tuple[ConfirmedName, ...] = ()
 
     def check(self) -> None:
         if self.model not in (None, *SHIPPED):

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from alphita import progress
 from alphita.errors import InputError
 from alphita.index import backends, external_names, out_of_scope_names
-from alphita.index.choice import Learn
+from alphita.index.choice import REVIEWED, ConfirmedName, Learn
 from alphita.index.external_names import ExternalNames, NameSources
 from alphita.index.learning import HeadSettings, Variants, is_held_back, learn
 from alphita.index.neighbours import full, unit
-from alphita.index.segment import EXTERNAL_STANDING, Content, Given
+from alphita.index.segment import EXTERNAL_STANDING, SCOPES, Content, Given
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
 
@@ -48,12 +48,23 @@ class Enrichment(NamedTuple):
     short_forms: pl.DataFrame | None
     learn: Learn
 
+    def without_confirmed(self) -> Enrichment:
+        """Return the additions without the phrases that people confirmed; that there are some remains known."""
+        assert self.sources is not None
+        names = self.sources.names.filter(~external_names.IS_REVIEWED)
+        return self._replace(sources=self.sources._replace(names=names))
+
 
 def load(
-    names: Sequence[tuple[str, Path]], target: Terminology | None = None, *, borrow: bool, learn: Learn
+    names: Sequence[tuple[str, Path]],
+    target: Terminology | None = None,
+    *,
+    borrow: bool,
+    learn: Learn,
+    confirmed: Sequence[ConfirmedName] = (),
 ) -> Enrichment:
     """Return the additions to an index: the user's names, and with `borrow` those that come with Alphita."""
-    several, short = [], None
+    several, short = [external_names.confirmed_names(confirmed, target)] if confirmed else [], None
     for called, folder in names:
         sources = external_names.sources_of(load_terminology(folder), target)
         if not len(sources.names):
@@ -88,7 +99,8 @@ def enrich(
     if given.sources is not None:
         names = external_names.find(content, terminology, given.sources, rules)
         content = extended(content, names.names)
-        absent = out_of_scope_names.absent(given.sources.names, content.strings)["key"].to_list()
+        vocabularies = given.sources.names.filter(~external_names.IS_REVIEWED)
+        absent = out_of_scope_names.absent(vocabularies, content.strings)["key"].to_list()
         hashes = np.unique(out_of_scope_names.hashed(absent))
         facts = {"borrowed": names.report or None, "elsewhere": len(hashes)}
     if given.short_forms is not None or names.short_forms:
@@ -123,7 +135,7 @@ def extended(content: Content, names: pl.DataFrame) -> Content:
         "concept": names["concept"],
         "language": names["language"],
         "source": names["source"],
-        "scope": ["exact"] * len(names),
+        "scope": names["scope"],
         "preferred": [False] * len(names),
     }
     columns = {}
@@ -135,7 +147,8 @@ def extended(content: Content, names: pl.DataFrame) -> Content:
         columns[name] = both.dictionary_encode() if pa.types.is_dictionary(before.type) else both
     via = pa.array(names["via"], pa.large_string())
     columns["borrowed_as"] = pa.concat_arrays([pa.nulls(len(content.terms), pa.large_string()), via])
-    standing = np.concatenate([content.standing, np.full(len(names), EXTERNAL_STANDING, np.uint8)])
+    ranks = np.array([EXTERNAL_STANDING + 2 * SCOPES.index(scope) for scope in names["scope"]], np.uint8)
+    standing = np.concatenate([content.standing, ranks])
     order = np.argsort(string, kind="stable")
     offsets = np.searchsorted(string[order], np.arange(len(strings) + 1)).astype(np.int64)
     terms = pa.table(columns).take(pa.array(order))
@@ -171,7 +184,7 @@ def learn_head(content: Content, encoder: Encoder, path: Path, how: Learn) -> tu
 
 
 class OwnNames(NamedTuple):
-    """The terminology's exact names of live concepts: (m,) rows of strings and of concepts."""
+    """The exact names of live concepts, confirmed ones too: (m,) rows of strings and of concepts."""
 
     string: NDArray[np.int64]
     concept: NDArray[np.int64]
@@ -179,9 +192,11 @@ class OwnNames(NamedTuple):
 
 
 def own_names(content: Content) -> OwnNames:
-    """Return the terminology's exact names."""
+    """Return the exact names of the terminology, and those that people confirmed."""
     # The best standing is the exact scope: 0 for the preferred name, 1 for others.
-    rows = np.flatnonzero(np.asarray(content.standing) <= 1)
+    standing, source = np.asarray(content.standing), content.terms.column("source").cast(pa.string())
+    confirmed = pc.fill_null(pc.equal(source, REVIEWED), False).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero((standing <= 1) | (confirmed & (standing == EXTERNAL_STANDING)))
     string = np.searchsorted(content.offsets, rows, "right") - 1
     concept = content.terms.column("concept").to_numpy()[rows].astype(np.int64)
     return OwnNames(string.astype(np.int64), concept, np.asarray(content.standing)[rows] == 0)

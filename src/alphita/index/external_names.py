@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact
 from alphita.errors import InputError
-from alphita.index.choice import KIND, OURS, shipped_folder
+from alphita.index.choice import KIND, OURS, REVIEWED, ConfirmedName, shipped_folder
 from alphita.index.concepts import equivalents
 from alphita.index.segment import Content
 from alphita.terminology.rules import RULES, Rule
@@ -50,7 +50,10 @@ if TYPE_CHECKING:
 NAMES, EQUIVALENTS, SHORT_FORMS = "names.parquet", "equivalents.parquet", "short_forms.tsv"
 EXCLUDED = "unlent.tsv"
 COLUMNS = ("source", "id", "name", "language")
-PREPARED = (*COLUMNS, "key", "alone", "first")
+_NO_EQUIVALENTS = pl.DataFrame(schema={"id": pl.String, "other": pl.String})
+_EXACT = pl.lit("exact").alias("scope")
+IS_REVIEWED = pl.col("source") == REVIEWED
+PREPARED = (*COLUMNS, "scope", "key", "alone", "first")
 # A source with this ending has names of codes, each a class of things; only these codes get them.
 OF_CODES = "index"
 MAX_CHARACTERS = 200
@@ -77,7 +80,7 @@ def shipped_names() -> NameSources:
     manifest = artefact.verify(folder, KIND)
     try:
         names, equivalents = pl.read_parquet(folder / NAMES), pl.read_parquet(folder / EQUIVALENTS)
-        names = names.with_columns(_FIRST).select(PREPARED)
+        names = names.with_columns(_FIRST, _EXACT).select(PREPARED)
         excluded = pl.read_csv(folder / EXCLUDED, separator="\t", quote_char=None, infer_schema=False).select(
             "id", "name"
         )
@@ -93,8 +96,17 @@ def sources_of(terminology: Terminology, target: Terminology | None = None) -> N
     names = names_of(terminology, source)
     ids = [] if target is None else target.concept_ids.to_pylist()
     useful = names.filter((pl.len().over("id") > 1) | pl.col("id").is_in(ids))
-    nothing = pl.DataFrame(schema={"id": pl.String, "other": pl.String})
-    return NameSources(prepared(useful), nothing, terminology.content_hash, {source: len(names) - len(useful)})
+    return NameSources(prepared(useful), _NO_EQUIVALENTS, terminology.content_hash, {source: len(names) - len(useful)})
+
+
+def confirmed_names(confirmed: Sequence[ConfirmedName], target: Terminology | None) -> NameSources:
+    """Return the phrases that people confirmed as a source; without a language, they have the terminology's."""
+    names = pl.DataFrame(confirmed, dict.fromkeys(("id", "name", "scope", "language"), pl.String), orient="row")
+    if target is not None:
+        usual = pl.Series(target.terms["language"].cast("large_string").to_pylist(), dtype=pl.String).mode().sort()[0]
+        names = names.with_columns(pl.col("language").fill_null(usual))
+    named = prepared(names.select(pl.lit(REVIEWED).alias("source"), "id", "name", "language", "scope"))
+    return NameSources(named, _NO_EQUIVALENTS, artefact.hash_json(confirmed), {REVIEWED: 0})
 
 
 def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
@@ -128,7 +140,10 @@ def prepared(names: pl.DataFrame, rules: Sequence[str] = DEFAULT_RULES) -> pl.Da
     keyed = names.with_columns(key=pl.Series(clean_many(names["name"].to_list(), tuple(rules)), dtype=pl.String))
     keyed = keyed.filter((pl.col("key") != "") & (pl.col("name").str.len_chars() <= MAX_CHARACTERS))
     alone = (pl.col("id").n_unique().over("source", "key") == 1) | (pl.col("source") == OURS)
-    return keyed.with_columns(_FIRST, alone=alone & ~pl.col("source").str.ends_with(OF_CODES)).select(PREPARED)
+    # A confirmed phrase names its concept, but does not equate it with another one of that name.
+    alone &= ~pl.col("source").str.ends_with(OF_CODES) & ~IS_REVIEWED
+    scoped = keyed if "scope" in keyed.columns else keyed.with_columns(_EXACT)
+    return scoped.with_columns(_FIRST, alone=alone).select(PREPARED)
 
 
 def together(several: Sequence[NameSources]) -> NameSources:
@@ -153,8 +168,8 @@ _SHORT = re.compile(r"(?=(.*[A-Z0-9]){2})(?=.*[A-Za-z])[A-Za-z0-9/+&.-]{2,6}|[a-
 class ExternalNames(NamedTuple):
     """The external names of the concepts.
 
-    `names` has concept (row), key (the cleaned name), name, source, language and via (the concept's own name that it
-    accompanies), at most one row for a concept and key; `short_forms` are short, long and source.
+    `names` has concept (row), key (the cleaned name), name, source, language, scope and via (the concept's own name
+    that it accompanies), at most one row for a concept and key; `short_forms` are short, long and source.
     """
 
     names: pl.DataFrame
@@ -165,10 +180,15 @@ class ExternalNames(NamedTuple):
 def find(content: Content, terminology: Terminology, sources: NameSources, rules: Sequence[str]) -> ExternalNames:
     """Find the names in the sources for a terminology's concepts."""
     own = _own(content)
-    offered = sources.names if tuple(rules) == DEFAULT_RULES else prepared(sources.names.select(COLUMNS), rules)
+    offered = (
+        sources.names if tuple(rules) == DEFAULT_RULES else prepared(sources.names.select(*COLUMNS, "scope"), rules)
+    )
     offered = offered.with_row_index("order")
     links = _links(content, terminology, sources, own, offered)
     borrowed = links.join(offered, on=["source", "id"], how="inner")
+    # What a person decided about a phrase precedes all vocabularies.
+    decided = offered.filter(IS_REVIEWED)["key"]
+    borrowed = borrowed.filter(IS_REVIEWED | ~pl.col("key").is_in(decided.implode()))
     borrowed = borrowed.sort("concept", "order").unique(["concept", "key"], keep="first", maintain_order=True)
     borrowed = _without_excluded(borrowed, content, sources, rules)
     refused = pl.Series(contradicted(borrowed, own.filter("exact").with_columns(leads=True)))
@@ -176,7 +196,7 @@ def find(content: Content, terminology: Terminology, sources: NameSources, rules
     conflicting, borrowed = borrowed.filter(refused), borrowed.filter(~refused)
     total = len(borrowed)
     borrowed = borrowed.join(own.select("key").unique(), on="key", how="anti", maintain_order="left")
-    is_short = _are_short(borrowed["name"])
+    is_short = _are_short(borrowed["name"]) & (borrowed["source"] != REVIEWED)
     short = borrowed.filter(is_short)
     borrowed = borrowed.filter(~is_short).filter(pl.col("concept").n_unique().over("key") == 1)
     borrowed = _adding(_not_told_apart(borrowed, own, offered), own)
@@ -191,7 +211,8 @@ def find(content: Content, terminology: Terminology, sources: NameSources, rules
         "given": _gave(sources, links, pl.concat([borrowed["source"], short["source"]]), conflicting["source"]),
     }
     short_forms = list(short.select("name", "via", "source").iter_rows())
-    return ExternalNames(borrowed.select("concept", "key", "name", "source", "language", "via"), short_forms, report)
+    columns = ("concept", "key", "name", "source", "language", "scope", "via")
+    return ExternalNames(borrowed.select(columns), short_forms, report)
 
 
 def _gave(
@@ -268,7 +289,8 @@ def _links(
     # are trusted.
     alone = (pl.len().over("concept", "source") == 1) & (pl.len().over("source", "id") == 1)
     meant = pl.col("source").is_in(list(sources.given)) & (pl.col("own_id") == pl.col("id"))
-    same = same.filter(alone | meant).select("concept", "source", "id", via="label")
+    stated_alone = alone & ~(IS_REVIEWED & pl.col("id").is_in(concepts["own_id"].implode()))
+    same = same.filter(stated_alone | meant).select("concept", "source", "id", via="label")
     links = pl.concat([named, same.cast({"concept": pl.Int32})]).unique(
         ["concept", "source", "id"], keep="first", maintain_order=True
     )
@@ -331,8 +353,8 @@ def _not_told_apart(borrowed: pl.DataFrame, own: pl.DataFrame, offered: pl.DataF
     """Leave out names that, in more vocabularies than not, are the first name of another thing than the concept's first
     name."""
     label = own.filter(pl.col("standing") == 0).select("concept", label="key").unique("concept")
-    vocabulary = offered.select("key", "source", "id", "first")
-    pairs = borrowed.select("concept", "key").join(label, on="concept")
+    vocabulary = offered.filter(~IS_REVIEWED).select("key", "source", "id", "first")
+    pairs = borrowed.filter(~IS_REVIEWED).select("concept", "key").join(label, on="concept")
     both = pairs.join(vocabulary, on="key").join(
         vocabulary.rename({"key": "label"}), on=["label", "source"], suffix="_of_label"
     )

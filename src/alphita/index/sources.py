@@ -45,7 +45,9 @@ TERMINOLOGY, INDEX = "terminology", "index"
 LOADERS = "alphita.terminology.loaders"
 # The code that builds an artefact, on which it depends in addition to its content.
 MAKERS = {TERMINOLOGY: ("terminology", "textio.py"), INDEX: ("terminology", "index", "encoder")}
-UNUSED_DAYS = 90
+# An index that learned from a review is replaced by every decision, and holds phrases that may be patient data.
+OF_REVIEW = ".reviewed"
+UNUSED_DAYS, UNUSED_REVIEW_DAYS = 90, 30
 T = TypeVar("T")
 
 
@@ -59,11 +61,13 @@ def index_of(
 ) -> Index:
     """Return the index for `to`; it is built first if necessary."""
     if is_index(to):
-        if choice not in (None, Choice()):
+        if replace(choice or Choice(), confirmed=()) != Choice():
             raise UsageError(
                 f"{to} is already an index; its options are fixed. Build a new one with: "
                 "alphita index SOURCE -o OUT.index"
             )
+        if choice is not None and choice.confirmed:
+            say(f"{to} is already an index, so it learns no phrases from the review; for that, give its terminology")
         return Index.open(Path(to).expanduser(), verify=verify)
     choice = choice or Choice()
     choice.check()
@@ -73,11 +77,7 @@ def index_of(
         spoken = dict.fromkeys([*languages_of(load_terminology(terminology)), *filter(None, [language])])
         choice = replace(choice, model=model_for(spoken))
         why = f", for {', '.join(spoken)}" if choice.model != DEFAULT else ""
-    content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
-    key = artefact.hash_json([_made_by(INDEX), content, _model(str(choice.model)), choice_hash(choice)])
-    index = _kept(
-        INDEX, key, Index.open, lambda out: _index(terminology, out, f"{to} with {choice.model}{why}", choice, threads)
-    )
+    index = _kept_index(terminology, f"{to} with {choice.model}{why}", choice, threads)
     if choice.names:
         from alphita.index.enrichment import say_given
 
@@ -109,7 +109,7 @@ def terminology_of(source: Path | str) -> Path:
         raise _unknown(source)
     content = [_content(path) for path in detected.paths]
     key = artefact.hash_json([_made_by(TERMINOLOGY), detected.format, detected.settings, content])
-    return _kept(TERMINOLOGY, key, _verified_terminology, lambda out: _import(detected, out, str(source)))
+    return _kept(TERMINOLOGY, key[:32], _verified_terminology, lambda out: _import(detected, out, str(source)))
 
 
 def enrichment_of(choice: Choice, terminology: Terminology | None = None) -> Enrichment:
@@ -118,7 +118,11 @@ def enrichment_of(choice: Choice, terminology: Terminology | None = None) -> Enr
 
     choice.check()
     return enrichment.load(
-        [(name, terminology_of(name)) for name in choice.names], terminology, borrow=choice.borrow, learn=choice.learn
+        [(name, terminology_of(name)) for name in choice.names],
+        terminology,
+        borrow=choice.borrow,
+        learn=choice.learn,
+        confirmed=choice.confirmed,
     )
 
 
@@ -127,7 +131,8 @@ def choice_hash(choice: Choice) -> str:
     choice.check()
     paths = [(terminology_of(name), "terminology") for name in choice.names]
     paths += [(shipped_folder(), KIND)] if choice.borrow else []
-    return artefact.hash_json([choice.learn, [artefact.open_manifest(*place)["content_hash"] for place in paths]])
+    hashes = [artefact.open_manifest(*place)["content_hash"] for place in paths]
+    return artefact.hash_json([choice.learn, hashes, choice.confirmed])
 
 
 def located(source: Path | str) -> str:
@@ -205,13 +210,31 @@ def _import(source: DetectedSource, out: Path, name: str) -> None:
         say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
 
 
+def _kept_index(terminology: Path, what: str, choice: Choice, threads: int | None) -> Index:
+    content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
+    key = artefact.hash_json([_made_by(INDEX), content, _model(str(choice.model)), choice_hash(choice)])[:32]
+    name = f"{key}{OF_REVIEW}" if choice.confirmed else key
+    return _kept(INDEX, name, Index.open, lambda out: _index(terminology, out, what, choice, threads))
+
+
 def _index(terminology: Path, out: Path, what: str, choice: Choice, threads: int | None) -> None:
     from alphita.encoder.encoder import TermEncoder
+    from alphita.index.confirmed import trial
 
-    say(f"indexing {what}: this is done once, and kept in {out.parent.parent}")
+    phrases = f" and {len(choice.confirmed):,} confirmed phrases" if choice.confirmed else ""
+    say(f"indexing {what}{phrases}: this is done once, and kept in {out.parent.parent}")
     encoder = TermEncoder.load(str(choice.model), threads=threads)
     terms = load_terminology(terminology)
-    build(terms, encoder, out, enrichment=enrichment_of(choice, terms))
+    enrichment, blocks = enrichment_of(choice, terms), None
+    if choice.confirmed:
+        # Decisions change often: all other names are encoded once, for an index without a head.
+        plain = _kept_index(terminology, what, replace(choice, confirmed=(), learn="no"), threads)
+        blocks = reusing(plain, encoder)
+        won, lost = trial(choice.confirmed, plain, encoder)
+        if lost > won:
+            say(f"confirmed phrases not learned: they would lead {won:,} of each other right, and {lost:,} astray")
+            enrichment = enrichment.without_confirmed()
+    build(terms, encoder, out, blocks=blocks, enrichment=enrichment)
 
 
 def _verified_terminology(path: Path) -> Path:
@@ -221,7 +244,7 @@ def _verified_terminology(path: Path) -> Path:
 
 def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path], None]) -> T:
     """Open the cached artefact with a key; build it if it is missing or damaged."""
-    name = f"{key[:32]}.{kind}"
+    name = f"{key}.{kind}"
     target = machine.cache_dir() / kind / name
     if (ready := _opened(target, open_)) is not None:
         return ready
@@ -260,10 +283,11 @@ def _remove_unused(made: Path, kind: str) -> None:
         with contextlib.suppress(OSError):
             used[lock] = lock.stat().st_mtime
     used.pop(made.with_suffix(".lock"), None)
-    oldest = min(clock.seconds(), max(used.values(), default=0.0)) - UNUSED_DAYS * 86_400
+    newest = min(clock.seconds(), max(used.values(), default=0.0))
     for lock, opened in used.items():
+        days = UNUSED_REVIEW_DAYS if lock.stem.endswith(OF_REVIEW) else UNUSED_DAYS
         with contextlib.suppress(OSError):
-            if opened < oldest:
+            if opened < newest - days * 86_400:
                 shutil.rmtree(lock.with_suffix(f".{kind}"), ignore_errors=True)
                 lock.with_suffix(f".{kind}.rejects.csv").unlink(missing_ok=True)
                 lock.unlink()

@@ -22,7 +22,7 @@ from alphita.index import backends, encoding, ngrams
 from alphita.index import segment as segments
 from alphita.index.backends import AUTO, EVERY, choose
 from alphita.index.backends._approximate import TooFewFound
-from alphita.index.choice import BACKENDS, Building
+from alphita.index.choice import BACKENDS, REVIEWED, Building
 from alphita.index.encoding import Blocks, Encoder, encoded_here
 from alphita.index.neighbours import Vectors, nearest, unit
 from alphita.index.ngrams import Ngrams, SortedStrings
@@ -51,7 +51,9 @@ def build(
     """Encode every distinct cleaned string of the live concepts and write the index folder."""
     how = how or Building()
     how.check()
-    with artefact.create(Path(out), KIND, force=force) as draft:
+    # Confirmed phrases may be patient data.
+    private = enrichment is not None and enrichment.sources is not None and REVIEWED in enrichment.sources.given
+    with artefact.create(Path(out), KIND, force=force, private=private) as draft:
         folder = draft.path / "segments" / "000"
         content = segments.collect(terminology, how.rules, exclude)
         given = segments.NOTHING_GIVEN
@@ -164,6 +166,12 @@ class Index:
     def model_path(self) -> Path:
         """The folder of the encoder that computed the vectors."""
         return self.path / "model"
+
+    @property
+    def learned(self) -> int | None:
+        """Number of its names that people confirmed in a review; None if it was given none."""
+        given = (self.manifest.get("borrowed") or {}).get("given") or []
+        return next((counts["lent"] for counts in given if counts["source"] == REVIEWED), None)
 
     @property
     def dim(self) -> int:

@@ -23,6 +23,7 @@ from alphita.terminology.text import clean
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import Normalizer
+    from alphita.index.choice import ConfirmedName
     from alphita.review.records import Decision
 
 # What a line has of its row; the answer's values follow these in the record.
@@ -123,12 +124,14 @@ Asked = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True)
 class Memory:
-    """What was settled."""
+    """What was settled, by cleaned mention; `confirmed` are the phrases that an index learns from it."""
 
     decisions: Dictionary[str, Decision]
+    confirmed: tuple[ConfirmedName, ...] = ()
 
     @classmethod
     def read(cls, path: Path | str, *, source: str | None = None, project: str | None = None) -> Memory:
+        from alphita.calibrate.from_mappings import confirmed
         from alphita.review.store import ReviewStore
 
         with ReviewStore.open(path) as store:
@@ -139,7 +142,8 @@ class Memory:
                 )
             if source is not None and project is not None and store.project(project).source != source:
                 raise UsageError(f"the project {project!r} is of the source {store.project(project).source!r}")
-            return cls(store.settled(source=source, project=project))
+            settled = store.settled(source=source, project=project)
+            return cls(settled, confirmed(store, source=source, project=project))
 
     @property
     def content_hash(self) -> str:

@@ -269,6 +269,7 @@ class Summary:
     audit: str | None
     lost: dict[str, int]
     reviewed: int = 0
+    learned: int | None = None
     error: float | None = None
     assurance: str | None = None
     origin: str = ""
@@ -301,6 +302,7 @@ class Summary:
             rejects=rejects,
             audit=audit,
             lost=dict(lost or {}),
+            learned=normalizer.index.learned,
             error=normalizer.error if calibration is not None else None,
             assurance=normalizer.assurance,
             origin=calibration.origin if calibration is not None else "",

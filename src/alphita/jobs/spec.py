@@ -156,7 +156,10 @@ class Spec:
     prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=OUTPUT)
     concepts: Concepts = group(Concepts, panel=CONCEPTS)
     mappings: Path | None = option(
-        None, metavar="STORE", panel=REVIEWS, help="Review store; its final decisions take precedence."
+        None,
+        metavar="STORE",
+        panel=REVIEWS,
+        help="Review store; its final decisions take precedence, and confirmed phrases become names in the index.",
     )
     mappings_source: str | None = option(
         None,
@@ -205,6 +208,10 @@ class Spec:
                     f"{field_.flags[0]} {shown} does not go with --engine, which reads Parquet and writes a folder "
                     "of Parquet; leave it out, or leave out --engine"
                 )
+
+    def choice(self, memory: Memory | None) -> Choice:
+        """Return the options of the index, which learns the phrases that people confirmed."""
+        return self.given if memory is None else replace(self.given, confirmed=memory.confirmed)
 
     def memory(self) -> Memory | None:
         """Return what people settled before; None without a store."""
@@ -259,7 +266,7 @@ class Spec:
         chosen = {"filters": self.concepts.filters(), "target": self.concepts.target}
         return NormalizerOptions(**given | chosen, **asdict(self.running))
 
-    def settings(self, index: Path | str) -> NormalizerSettings:
+    def settings(self, index: Path | str, memory: Memory | None = None) -> NormalizerSettings:
         """Return what every process of an engine is told, of the index at this place."""
         from alphita.jobs.batches import NormalizerSettings
 
@@ -272,6 +279,6 @@ class Spec:
             self.language_column,
             self.top,
             self.explain,
-            memory=self.memory(),
+            memory=memory,
             **values,
         )

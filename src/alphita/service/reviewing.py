@@ -202,7 +202,7 @@ def router(
         }
 
     if store is not None:
-        _reading(routes, store, concepts(index, terminology))
+        _reading(routes, store, concepts(index, terminology), index.learned)
         _deciding(routes, store, _Chosen(finders, index, terminology))
         importing(routes, settings, store, normalizer.index)
         exporting(routes, store, normalizer.index)
@@ -216,8 +216,10 @@ def _no_store(path: str) -> None:
     raise Refusal(404, "no_store", "this service was started without a store of reviews (--mappings reviews.sqlite)")
 
 
-def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[str, Any]]) -> None:
-    """Add what only reads; `shown` says what a concept is (see `review_records.concepts`)."""
+def _reading(
+    routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[str, Any]], learned: int | None
+) -> None:
+    """Add what only reads; `shown` says what a concept is; the index learned so many confirmed phrases."""
     formats = registry.names(FORMATS)
 
     @routes.get("/projects", summary="All projects")
@@ -259,7 +261,7 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
 
     @routes.get("/projects/{name}/progress", summary="Progress and agreement", responses=documented(404))
     def progress(name: Name, reviewer: Caller) -> dict[str, Any]:
-        return store.progress(name).to_json()
+        return store.progress(name).to_json() | {"learned": learned}
 
     @routes.get("/projects/{name}/disagreements", summary="Rows to adjudicate", responses=documented(404))
     def disagreements(name: Name, reviewer: Caller) -> dict[str, Any]:

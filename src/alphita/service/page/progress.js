@@ -33,7 +33,8 @@ function bar(name, done, all) {
 }
 
 function counted(found) {
-  return make("section", {}, bar("Rows settled", found.decided, found.rows), bar("Occurrences settled", found.decided_occurrences, found.occurrences));
+  return make("section", {}, bar("Rows settled", found.decided, found.rows), bar("Occurrences settled", found.decided_occurrences, found.occurrences),
+    make("p", { text: `Alphita learned from ${count(found.learned ?? 0)} confirmed phrases when the server started; new decisions count at the next start.` }));
 }
 
 function table(title, head, counts, names = {}) {
