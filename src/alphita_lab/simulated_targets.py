@@ -33,6 +33,7 @@ from alphita.index.encoding import Blocks, Encoder
 from alphita.index.enrichment import Enrichment
 from alphita.index.out_of_scope_names import hashed
 from alphita.index.store import Index, build
+from alphita.mention.words import count_words
 from alphita.terminology import model, reading
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
@@ -44,6 +45,8 @@ MOST_NAMES, MOST_OTHERS = 900, 150
 LEARNED = 0.25
 # Of the names asked, the share that leads to a concept beside or above the right one.
 LENT_ELSEWHERE = 0.05
+# Letters of a long word.
+LONG = 7
 OTHER_NAME, EVERYDAY, NEAR, FAR, NO_FINDING = "other name", "everyday phrase", "near", "far", "no finding"
 # Random words asked; one in so many strings asked is known to be a name elsewhere; shares of names that are written as
 # a product, and of these or with noise.
@@ -235,6 +238,7 @@ def _far(index: Index, given: Enrichment, seed: int) -> list[LeftOut]:
         some = lacking.filter(is_ours)["key"].unique(maintain_order=True)
         rows = np.random.default_rng(seed).permutation(len(some))[:most].tolist()
         drawn += [some[row] for row in rows]
+    drawn += _like_words(index, lacking, seed)
     written = []
     for name in drawn:
         way = chance.random()
@@ -247,6 +251,20 @@ def _far(index: Index, given: Enrichment, seed: int) -> list[LeftOut]:
             name = noisy(name, chance)
         written.append(LeftOut(name, FAR))
     return written + [LeftOut(name, NO_FINDING) for name in not_findings(seed, 2 * MOST_OTHERS)]
+
+
+def _like_words(index: Index, lacking: pl.DataFrame, seed: int) -> list[str]:
+    """Return names of one word that resemble a word of the index, but are others: "aerophagia", "xerophagia"."""
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA
+
+    mine = [word for word in count_words(index.strings.array) if len(word) >= LONG]
+    others = lacking["key"].unique(maintain_order=True).str.extract_all(rf"\p{{Alphabetic}}{{{LONG},}}").list.explode()
+    others = others.drop_nulls().unique(maintain_order=True)
+    others = others.filter(~others.is_in(mine))
+    drawn = [others[row] for row in np.random.default_rng(seed).permutation(len(others))[: 8 * MOST_OTHERS].tolist()]
+    found = (process.extractOne(word, mine, scorer=OSA.distance, score_cutoff=2) for word in drawn)
+    return [word for word, best in zip(drawn, found, strict=True) if best is not None][:MOST_OTHERS]
 
 
 def _names_left_out(vocabulary: Terminology, kept: NDArray[np.bool_], target: Target) -> list[LeftOut]:

@@ -59,7 +59,7 @@ OF_CANDIDATE = (
     "preferred_cosine",
     "preferred_cosine_behind_best",
 )
-OF_MENTION = ("characters", "known_words", "named_elsewhere")
+OF_MENTION = ("characters", "known_words", "named_elsewhere", "other_words")
 EVIDENCE = (
     "log_probability",
     "log_odds_to_second",

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from alphita.answer.candidates import CandidateTable, languages_of, term_features
 from alphita.answer.vetoes import CLINIC, Names, vetoes_of
+from alphita.index import out_of_scope_names
 from alphita.index.lookup import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS, Lookup, View
 from alphita.index.neighbours import full, unit
 from alphita.mention.reader import Mention
 from alphita.mention.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
-from alphita.mention.words import Vocabulary, WordComparison
+from alphita.mention.words import Vocabulary, WordComparison, english_words
 from alphita.terminology.rules import IndexedProfiles
 
 if TYPE_CHECKING:
@@ -179,7 +180,10 @@ MENTION_NAMES: tuple[str, ...] = (
     "known_expansion",
     "named_elsewhere",
     "words_elsewhere",
+    "other_words",
 )
+# Shorter words are not examined: too many are short forms.
+LETTERS_OF_WORD = 4
 # Candidates whose similarity is at most this much lower count as close to the best one.
 CLOSE = 0.05
 _AT_TOP = ("edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention", "vetoes")
@@ -263,7 +267,7 @@ class Featurizer:
         named = self._profiles.codes("status", distinct)[place]
         columns |= {"status_apart": (said & named == 0) & (said | named > 0), "status_agrees": said & named > 0}
         columns |= _meant(asked.mentions, table, self._names)
-        mention = _of_mentions(asked, table, columns, ranked, words)
+        mention = _of_mentions(asked, table, columns, ranked, words) | {"other_words": self._other_words(asked)}
         vetoed, vetoes = vetoes_of(
             asked.mentions,
             table,
@@ -279,6 +283,20 @@ class Featurizer:
             columns["vetoes"].astype(bool) | vetoed | columns["status_apart"],
             vetoes,
         )
+
+    def _other_words(self, asked: Asked) -> Float32:
+        """Return the share of each mention's words that the index lacks, but English or other vocabularies have, (n,).
+
+        Such a word is no misspelling.
+        """
+        lacking = self._vocabulary.lacking([asked.queries[query] for query in asked.own.tolist()], LETTERS_OF_WORD)
+        request = np.repeat(np.arange(len(lacking)), [len(words) for words in lacking])
+        words = [word for some in lacking for word in some]
+        known = out_of_scope_names.hits([out_of_scope_names.MARK + word for word in words], self.segment.elsewhere)
+        english = english_words() if words else frozenset()
+        known |= np.fromiter((word in english for word in words), bool, len(words))
+        counts = np.array([max(1, len(mention.string.split())) for mention in asked.mentions])
+        return (np.bincount(request, known, minlength=len(lacking)) / counts).astype(np.float32)
 
     def _of_candidates(
         self,

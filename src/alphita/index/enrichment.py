@@ -101,7 +101,8 @@ def enrich(
         content = extended(content, names.names)
         vocabularies = given.sources.names.filter(~external_names.IS_REVIEWED)
         absent = out_of_scope_names.absent(vocabularies, content.strings)["key"].to_list()
-        hashes = np.unique(out_of_scope_names.hashed(absent))
+        words = out_of_scope_names.words_lacking(vocabularies, content.strings)
+        hashes = np.unique(out_of_scope_names.hashed([*absent, *words]))
         facts = {"borrowed": names.report or None, "elsewhere": len(hashes)}
     if given.short_forms is not None or names.short_forms:
         table = short_forms_table(content, given.short_forms, names.short_forms, rules)

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import polars as pl
 
+# Before the words that an index lacks; a cleaned string does not contain it.
+MARK, LONG_WORD = "\0", r"\p{Alphabetic}{4,}"
 # Maximum words of a name inside a mention; the mention as a whole is looked up too.
 MAX_WORDS = 4
 _WORD = re.compile(r"[^\W_]+")
@@ -35,6 +37,18 @@ def absent(names: pl.DataFrame, strings: pa.LargeStringArray) -> pl.DataFrame:
     lacking = foreign.join(there, on=["source", "id"], how="anti", maintain_order="left")
     # A name of two concepts, one of which the index has, is ambiguous.
     return lacking.join(foreign.join(there, on=["source", "id"], how="semi"), on="key", how="anti")
+
+
+def words_lacking(names: pl.DataFrame, strings: pa.LargeStringArray) -> list[str]:
+    """Return the words of other vocabularies' names that no string of the index has, as `hashed` takes them."""
+    import polars as pl
+
+    def words(keys: pl.Series) -> pl.Series:
+        return keys.str.extract_all(LONG_WORD).list.explode().drop_nulls().unique()
+
+    lacking = words(names["key"].unique())
+    lacking = lacking.filter(~lacking.is_in(words(pl.Series(strings)).implode()))
+    return [MARK + word for word in lacking.sort().to_list()]
 
 
 def hashed(texts: Sequence[str]) -> NDArray[np.uint64]:

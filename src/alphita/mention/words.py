@@ -66,6 +66,14 @@ class Vocabulary:
         greatest = np.log(len(strings) + 1) + 1
         self._weights = np.append(np.log((len(strings) + 1) / (held + 1)) + 1, greatest)
 
+    def lacking(self, texts: Sequence[str], least: int) -> list[list[str]]:
+        """Return the words, of at least so many letters, of each cleaned string that no indexed string has."""
+        known = self._numbers
+        return [
+            [word for word in _WORD.findall(text) if len(word) >= least and word not in known and word.isalpha()]
+            for text in texts
+        ]
+
     def compare(
         self,
         left: Sequence[str],
