@@ -1,12 +1,13 @@
 """The general calibration that comes with a model: fitted on simulated targets, each indexed with that model.
 
-    python runs/general_calibration.py MODEL TERMS.tsv RELATIONS.tsv --work FOLDER [-o OUT] [--languages it de fr es]
+    python runs/general_calibration.py MODEL TERMS.tsv RELATIONS.tsv --work FOLDER [-o OUT] [--languages it de] [--small]
 
 runs/shipped_models.sh calls this, and says what the tables hold. HPO and ICD-10-CM are taken from their packages. Of
 the others those are taken whose licence lets fitted numbers be released. `TARGETS` are their parts, and
 alphita_lab.simulated_targets says what each is asked. Indexes are kept in FOLDER, and a target that is there is not
 indexed again. With --languages, HPO is asked for its names in these too: half of those that the model did not learn,
 the other half is to test on.
+With --small, of the others than HPO only targets of at most 3,000 concepts are taken: for a model that encodes slowly.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ LOADERS = "alphita.terminology.loaders"
 HPO = "HPO"
 # Those of packages.
 IN_PACKAGES = {HPO: "hpo", "ICD-10-CM": "icd10cm"}
+# Concepts of a small target.
+SMALL = 3_000
 VOCABULARIES = SOURCES | {"MONDO": Source(("MONDO2026",), "2026", "CC-BY-4.0")}
 # Whole vocabularies, random parts and branches; lists of a few hundred labels are as people have them.
 TARGETS = (
@@ -62,6 +65,11 @@ TARGETS = (
 )
 
 
+def is_small(target: Target) -> bool:
+    """Tell whether a target is a list of at most `SMALL` concepts."""
+    return isinstance(target.part, int) and 1 < target.part <= SMALL
+
+
 def vocabulary(name: str, terms: Path, relations: Path, folder: Path) -> store.Terminology:
     """Return a vocabulary, imported in `folder` where it is not yet."""
     place = folder / f"{name}.terminology"
@@ -75,14 +83,19 @@ def vocabulary(name: str, terms: Path, relations: Path, folder: Path) -> store.T
 
 
 def simulated(
-    terms: Path, relations: Path, encoder: TermEncoder, folder: Path, languages: Sequence[str] = ()
+    targets: Sequence[Target],
+    terms: Path,
+    relations: Path,
+    encoder: TermEncoder,
+    folder: Path,
+    languages: Sequence[str] = (),
 ) -> list[Made]:
     """Return the targets, each indexed in `folder` where it is not yet; names of HPO in other languages come last."""
     given, encoded = enrichment_of(Choice()), study.Encoded()
     opened: Callable[[str], store.Terminology] = functools.cache(
         lambda name: vocabulary(name, terms, relations, folder)
     )
-    made = [make(target, opened(target.vocabulary), encoder, given, folder, encoded) for target in TARGETS]
+    made = [make(target, opened(target.vocabulary), encoder, given, folder, encoded) for target in targets]
     if languages:
         english = next(one for one in made if one.target == Target(HPO))
         asked = translations(read_table(terms), english.index, encoder.folder, languages)
@@ -136,6 +149,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, required=True, help="folder for the indexes")
     parser.add_argument("-o", "--output", type=Path, help="by default MODEL/calibration")
     parser.add_argument("--languages", nargs="+", default=(), help="in which HPO's names are asked, too")
+    parser.add_argument("--small", action="store_true", help="only small targets, and HPO")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=machine.cores())
     given = parser.parse_args(words)
@@ -144,7 +158,8 @@ def main(words: list[str] | None = None) -> int:
     def act() -> None:
         encoder = TermEncoder.load(given.model, threads=threads)
         given.work.mkdir(parents=True, exist_ok=True)
-        made = simulated(given.terms, given.relations, encoder, given.work, given.languages)
+        targets = [one for one in TARGETS if not given.small or one == Target(HPO) or is_small(one)]
+        made = simulated(targets, given.terms, given.relations, encoder, given.work, given.languages)
         fit_general(made, seed=given.seed).save(given.output or given.model / "calibration")
 
     return study.status(act)

@@ -31,7 +31,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$output"
 for name in alphita-en alphita-multi; do
     languages=()
-    if [ "$name" = alphita-multi ]; then languages=(--languages it de fr es); fi
+    if [ "$name" = alphita-multi ]; then languages=(--languages it de fr es --small); fi
     "$python" "$here/default_model.py" "$here/../models/$name-fp16" -o "$output/$name"
     OPENBLAS_NUM_THREADS=1 "$python" "$here/general_calibration.py" "$output/$name" "$terms" "$relations" \
         --work "$work/$name" ${languages[@]+"${languages[@]}"}
