@@ -309,13 +309,13 @@ def _without(given: Enrichment, exclude: frozenset[str], lent: pl.DataFrame) -> 
     assert given.sources is not None
     names = given.sources.names
     out = names["key"].is_in(pl.Series(sorted(exclude)).implode())
-    misled = lent.select(
-        *(pl.lit("elsewhere").alias(column) if column == "source" else column for column in ("source", "id", "name")),
+    misled = lent.with_columns(
+        source=pl.lit("elsewhere"),
         language=pl.lit("en"),
-        key="key",
+        scope=pl.lit("exact"),
         alone=pl.lit(value=True),
         first=pl.lit(value=False),
-    )
+    ).select(names.columns)
     apart = names.filter(out).filter(pl.col("key").hash(0) % 25 == 0)
     apart = apart.filter(~pl.col("key").is_in(lent["key"].implode()))
     apart = apart.with_columns(id="left out:" + pl.col("key"), alone=pl.lit(value=True), first=pl.lit(value=True))
