@@ -39,7 +39,7 @@ PAROXYSMAL = NAMES.index("paroxysmal dyspnea")
 def vetoed(mention, candidate, *, own=True, equal=False, readings=(), value="", term=0, concept=0):
     """Return the reason, and whether it holds for a candidate of this name."""
     (doubt,) = MentionReader(INDEX)._doubts([mention], [readings])
-    read = Mention(mention, mention, None, False, tuple(readings), value or doubt, None)
+    read = Mention(mention, mention, None, False, tuple(readings), value or doubt, 0, None)
     table = SimpleNamespace(request=np.array([0]), term=np.array([term]), concept=np.array([concept]))
     found, (reason,) = vetoes_of(
         [read],

@@ -74,7 +74,7 @@ def test_what_is_doubtful_is_for_review(normalizer, cue):
     plain, doubtful = normalizer.normalize([name, cue + name], explain=True)
     assert plain.decision == "accept"
     assert doubtful.decision != "accept"
-    if doubtful.decision == "review" and doubtful.confidence >= normalizer.accept:
+    if doubtful.decision == "review" and doubtful.confidence >= normalizer.thresholds.accept:
         assert doubtful.candidates[0].contradictions == doubtful.explanation.contradictions == (doubt_of(cue),)
 
 
