@@ -229,7 +229,8 @@ def test_another_version_with_other_features_is_refused(index, saved, tmp_path):
 def test_an_error_without_a_threshold_offers_the_others(fitted):
     with pytest.raises(UsageError, match=r"no threshold was tested for an error of 0\.03; choose from 0\.005, 0\.01"):
         fitted.threshold(ACCEPT, 0.03)
-    given = dataclasses.replace(fitted, accept={0.005: None, 0.1: 0.4}, nil={0.005: 0.9}, estimated={ACCEPT: {0.005: 0.8}})
+    accept, estimated = {0.005: None, 0.1: 0.4}, {ACCEPT: {0.005: 0.8}}
+    given = dataclasses.replace(fitted, accept=accept, nil={0.005: 0.9}, estimated=estimated)
     assert [given.threshold(ACCEPT, error) for error in (0.005, 0.1)] == [0.8, 0.4]
     assert given.threshold(NIL, 0.005) == 0.9
     assert dataclasses.replace(given, estimated={}).threshold(ACCEPT, 0.005) is None

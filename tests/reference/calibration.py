@@ -7,7 +7,7 @@ from fractions import Fraction
 
 
 def outcome_loss_gradient(x, y, sample, weight, bias, l2) -> tuple[list[list[float]], list[float]]:
-    """The gradient of sum over rows of -s log p(y) + l2 / 2 |w|^2 + l2 / 2000 |b|^2, for weights [d][k] and biases [k]."""
+    """The gradient of sum over rows of -s log p(y) + l2 / 2 |w|^2 + l2 / 2000 |b|^2; weights [d][k], biases [k]."""
     d, k = len(weight), len(bias)
     of_weight = [[l2 * weight[i][j] for j in range(k)] for i in range(d)]
     of_bias = [l2 / 1000 * bias[j] for j in range(k)]

@@ -160,7 +160,8 @@ def without_salt(string: str) -> str:
 def _without(string: str, find_at: Callable[[Text], list[tuple[int, lexicon.Found]]]) -> str:
     text = read(string)
     gone = {place + step for place, found in find_at(text) for step in range(len(found.words.split()))}
-    return " ".join(word for place, word in enumerate(text.shown) if place not in gone) if gone else " ".join(string.split())
+    words = [word for place, word in enumerate(text.shown) if place not in gone] if gone else string.split()
+    return " ".join(words)
 
 
 def _names_form(string: str) -> bool:
