@@ -147,7 +147,7 @@ def test_the_reading_that_found_a_candidate_is_told(index):
 
 
 def test_how_near_the_preferred_name_is(found, index):
-    asked, scored = found
+    _, scored = found
     vectors = ENCODER.encode(scored.queries)
     names = ENCODER.encode([name.lower() for name in index.segment.concepts.column("name").to_pylist()])
     table, near = scored.table, column(found, "preferred_cosine")

@@ -141,9 +141,7 @@ def test_without_vectors_or_candidates_all_is_zero():
         Meaning(world, None).features(found, None, None),
         Meaning(world, None).features(table([[], []], []), world.queries, None),
     ):
-        assert set(features) == {
-            *("middle", "preferred_cosine", "definition", "has_definition", "parents", "children")
-        }
+        assert set(features) == {*("middle", "preferred_cosine", "definition", "has_definition", "parents", "children")}
         assert all(not values.any() for values in features.values())
 
 
