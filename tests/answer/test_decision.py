@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from safetensors.numpy import load, save
 
-from alphita.answer.decision import ACCEPT, CLIP, NIL, NONE, OTHER, REVIEW, RIGHT, Outcomes, Thresholds, fit_outcomes
+from alphita.answer.decision import ACCEPT, CLIP, NIL, NONE, OTHER, REVIEW, RIGHT, Thresholds, fit_outcomes
 from tests.reference import calibration as reference
 
 CENTRE, SPREAD = np.array([3.0, 0, -2]), np.array([1, 5, 0.1])
@@ -111,19 +108,6 @@ def test_refuses_what_does_not_fit(x, y):
         fit_outcomes(x, y)
 
 
-def test_saved_as_plain_arrays():
-    x, y, _ = simulated()
-    fitted = fit_outcomes(x, y)
-    arrays = load(save({name: np.ascontiguousarray(values) for name, values in fitted.to_arrays().items()}))
-    assert {name: values.shape for name, values in arrays.items()} == {
-        "mean": (3,),
-        "scale": (3,),
-        "weight": (3, 3),
-        "bias": (3,),
-    }
-    assert (Outcomes.from_arrays(arrays)(x) == fitted(x)).all()
-
-
 @pytest.mark.parametrize(
     ("confidence", "nil", "vetoed", "thresholds", "decision"),
     [
@@ -146,26 +130,5 @@ def test_saved_as_plain_arrays():
     ],
 )
 def test_decisions(confidence, nil, vetoed, thresholds, decision):
-    given_ = np.array([confidence, 0.5]), np.array([nil, 0.5]), np.array([vetoed, True])
-    assert Thresholds(*thresholds).decide(*given_)[0] == decision
-
-
-shares = st.tuples(st.integers(0, 10), st.integers(0, 10), st.booleans())
-least = st.none() | st.integers(0, 11).map(lambda tenths: tenths / 10)
-
-
-@given(st.lists(shares, max_size=20), least, least)
-def test_higher_thresholds_decide_no_more(rows, accept, nil):
-    columns = [np.array([row[place] for row in rows], float) / 10 for place in (0, 1)]
-    vetoed = np.array([row[2] for row in rows], bool)
-    found = Thresholds(accept, nil).decide(*columns, vetoed)
-    for (confidence, none, veto), decision in zip(rows, found, strict=True):
-        if decision == ACCEPT:
-            assert not veto
-            assert confidence > none
-            assert confidence / 10 >= accept
-        elif decision == NIL:
-            assert none >= confidence
-            assert none / 10 >= nil
-    higher = Thresholds(None if accept is None else accept + 0.1, nil).decide(*columns, vetoed)
-    assert all(one == other for one, other in zip(found, higher, strict=True) if other != REVIEW)
+    figures = np.array([confidence, 0.5]), np.array([nil, 0.5]), np.array([vetoed, True])
+    assert Thresholds(*thresholds).decide(*figures)[0] == decision

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -315,12 +313,6 @@ def test_it_can_be_taken_over_as_it_is(ward, encoder, fitted, tmp_path):
     assert normalizer.assurance == "estimated"
     carried = normalizer.calibration.fields["carried_over_from"]
     assert "each answered by what was fitted on other vocabularies" in carried["population"]
-
-
-def test_its_folder_is_small(encoder):
-    files = [path for path in Path(encoder.folder / FOLDER).rglob("*") if path.is_file()]
-    assert max(path.stat().st_size for path in files) < 5 * 10**6
-    assert json.loads((encoder.folder / FOLDER / "figures.json").read_text())["by_target"]["one, synonyms, 1"]
 
 
 # Lent to another encoder.

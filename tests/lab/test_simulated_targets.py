@@ -146,7 +146,3 @@ def test_notes_that_name_no_finding():
 def test_those_are_asked(one):
     assert set(asked(one, NO_FINDING)) <= set(not_findings(one.target.seed, 2 * simulated_targets.MOST_OTHERS))
     assert len(asked(one, NO_FINDING)) > 200
-
-
-def test_names_of_targets():
-    assert [one.name for one in (WHOLE, Target("V", LABELS, 0.5, 2))] == ["V, synonyms, 1", "V, labels, 0.5, 2"]

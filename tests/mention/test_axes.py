@@ -80,19 +80,3 @@ def test_a_classification_gives_its_names_for_what_is_known_no_further():
         "pain": ("pain, nos",),
     }
     assert habits_of("pain", "pneumonia without fever") == Habits()
-
-
-def test_sides_are_told_of_the_things_that_have_them():
-    """In a classification of any; else of those with several names of one side."""
-    heart = [f"right ventricle {kind}" for kind in ("large", "small", "short", "long")]
-    few = axes.habits_of(
-        pa.array(sorted([*heart, "left ache", *(f"ache {n}" for n in range(900))]), pa.large_string()),
-        lambda asked: np.full(len(asked), -1),
-    )
-    assert few.sided == {"ventricle"}
-    assert few.without_side("left ventricle ache") is None
-    assert few.without_side("left kidney ache") == "kidney ache"
-    assert few.without_side("left kidney ache", known={"liver"}) is None
-    many = habits_of(*(f"{side} {thing}" for side in ("left", "right") for thing in THINGS))
-    assert many.sided is None
-    assert many.without_side("left kidney ache") is None
