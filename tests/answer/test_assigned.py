@@ -72,4 +72,5 @@ def test_elsewhere_every_concept_is_its_own(tmp_path):
     plain = {code: (name.partition(",")[0].partition(" with")[0], parent) for code, (name, parent) in CODES.items()}
     assert assigned_concepts(build(Classification(plain), ENCODER, tmp_path / "plain.index").segment) is None
     flat = SmallTerminology([(f"ICD10CM:{code}", name, "exact") for code, (name, _) in CODES.items()])
-    assert assigned_concepts(build(flat, ENCODER, tmp_path / "flat.index").segment) is None
+    found = assigned_concepts(build(flat, ENCODER, tmp_path / "flat.index").segment)
+    assert found.tolist() == [-1, *range(1, len(CODES))]

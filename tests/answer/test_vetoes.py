@@ -58,11 +58,8 @@ def reading(written: str) -> Reading:
     long, _, how = written.partition("=")
     if how == SPELLING:
         return Reading(long, SPELLING)
-    return (
-        Reading(long, ABBREVIATION, how.endswith("!"), float(how.strip("!")), CLINIC)
-        if how
-        else Reading(long, ABBREVIATION)
-    )
+    clinic = (how.endswith("!"), float(how.strip("!")), CLINIC) if how else ()
+    return Reading(long, ABBREVIATION, *clinic)
 
 
 @pytest.mark.parametrize("row", textio.packaged(__package__, "vetoes.tsv"), ids=lambda row: row["mention"])

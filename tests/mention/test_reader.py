@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from alphita.answer.features import NAMES, Features
-from alphita.answer.pipeline import Pipeline, Scored
+from alphita.answer.features import NAMES
+from alphita.answer.pipeline import Pipeline
 from alphita.index.store import build
 from alphita.mention.axes import FAMILY, PAST
 from tests.answer.synthetic import VocabularyEncoder
@@ -13,7 +13,8 @@ from tests.doubles import SmallTerminology
 
 ENCODER = VocabularyEncoder()
 THINGS = ["stroke", "asthma", "gout", "epilepsy", "migraine", "heart failure"]
-FALL = "history of falling"
+FALL, OWN = "history of falling", "personal history of asthma"
+KEPT, VETOED, AGREES, EQUAL = (0, 0, False), (1, 0, True), (0, 1, False), True
 
 
 @pytest.fixture(scope="module")
@@ -28,57 +29,36 @@ def pipelines(tmp_path_factory) -> dict[bool, Pipeline]:
     return made
 
 
-def candidates(pipeline: Pipeline, mention: str) -> tuple[dict[str, int], Scored]:
-    """Return the row of each candidate, by its name, and what was found."""
+@pytest.mark.parametrize(
+    ("told", "mention", "status", "expected"),
+    [
+        # A concept of its own.
+        (True, "history of asthma", PAST, {OWN: (*AGREES, EQUAL), "asthma": VETOED}),
+        (True, "h/o asthma", PAST, {OWN: (*AGREES, EQUAL), "asthma": VETOED}),
+        (True, "asthma, history of", PAST, {OWN: (*AGREES, EQUAL), "asthma": VETOED}),
+        (True, "pregressa asthma", PAST, {OWN: (*AGREES, EQUAL), "asthma": VETOED}),
+        (True, "asthma", 0, {OWN: VETOED, "asthma": (*KEPT, EQUAL)}),
+        # The thing.
+        (False, "history of asthma", 0, {"asthma": (*KEPT, EQUAL)}),
+        (False, "asthma, history of", 0, {"asthma": (*KEPT, EQUAL)}),
+        # A relative's is never the patient's.
+        (True, "family history of asthma", FAMILY, {"asthma": VETOED}),
+        (False, "family history of asthma", FAMILY, {"asthma": VETOED}),
+        # A name is not vetoed for what the mention says too.
+        (False, FALL, 0, {FALL: (*AGREES, EQUAL)}),
+        (False, "hx of falling", 0, {FALL: AGREES}),
+        (False, "falling", 0, {FALL: VETOED}),
+    ],
+)
+def test_what_is_past(pipelines, told, mention, status, expected):
+    pipeline = pipelines[told]
     questions, _ = pipeline.ask([mention])
+    assert questions.mentions[0].status == status
     scored = pipeline.candidates(questions)
-    names = pipeline.index.segment.concepts.column("name").to_pylist()
-    return {names[concept]: row for row, concept in enumerate(scored.table.concept.tolist())}, scored
-
-
-def values(features: Features, row: int) -> tuple[float, float, bool]:
-    """Return what the features say of the status, and whether the candidate is vetoed."""
-    found = [float(features.candidates[row, NAMES.index(f"status_{name}")]) for name in ("apart", "agrees")]
-    return (*found, bool(features.vetoed[row]))
-
-
-@pytest.mark.parametrize("mention", ["history of asthma", "h/o asthma", "asthma, history of", "pregressa asthma"])
-def test_the_past_is_a_concept_of_its_own_where_it_is_told_apart(pipelines, mention):
-    (read,) = pipelines[True].reader.read([mention])
-    assert read.status == PAST
-    rows, scored = candidates(pipelines[True], mention)
-    past, thing = rows["personal history of asthma"], rows["asthma"]
-    assert scored.features.candidates[past, NAMES.index("equal")]
-    assert values(scored.features, past) == (0, 1, False)
-    assert values(scored.features, thing) == (1, 0, True)
-
-
-def test_a_thing_is_not_its_past(pipelines):
-    rows, scored = candidates(pipelines[True], "asthma")
-    assert values(scored.features, rows["asthma"]) == (0, 0, False)
-    assert values(scored.features, rows["personal history of asthma"]) == (1, 0, True)
-
-
-@pytest.mark.parametrize("mention", ["history of asthma", "asthma, history of"])
-def test_elsewhere_the_past_is_the_thing(pipelines, mention):
-    (read,) = pipelines[False].reader.read([mention])
-    assert (read.status, [one.string for one in read.readings]) == (0, ["asthma"])
-    rows, scored = candidates(pipelines[False], mention)
-    assert scored.features.candidates[rows["asthma"], NAMES.index("equal")]
-    assert values(scored.features, rows["asthma"]) == (0, 0, False)
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_a_relatives_is_never_the_patients(pipelines, told):
-    (read,) = pipelines[told].reader.read(["family history of asthma"])
-    assert read.status == FAMILY
-    rows, scored = candidates(pipelines[told], "family history of asthma")
-    assert values(scored.features, rows["asthma"]) == (1, 0, True)
-
-
-@pytest.mark.parametrize("mention", [FALL, "hx of falling"])
-def test_a_name_is_not_vetoed_for_what_the_mention_says_too(pipelines, mention):
-    rows, scored = candidates(pipelines[False], mention)
-    assert values(scored.features, rows[FALL]) == (0, 1, False)
-    rows, scored = candidates(pipelines[False], "falling")
-    assert values(scored.features, rows[FALL]) == (1, 0, True)
+    names = [pipeline.index.concept(row).name for row in scored.table.concept.tolist()]
+    for name, wanted in expected.items():
+        row = names.index(name)
+        apart, agrees, equal = (
+            scored.features.candidates[row, NAMES.index(one)] for one in ("status_apart", "status_agrees", "equal")
+        )
+        assert (apart, agrees, scored.features.vetoed[row], equal)[: len(wanted)] == wanted, name

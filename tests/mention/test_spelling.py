@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
 from alphita import textio
-from alphita.mention.axes import FAMILY, PAST, Habits, habits_of
+from alphita.mention.axes import Habits, habits_of
 from alphita.mention.spelling import (
     IDLE,
     SHORTENED,
@@ -214,24 +214,3 @@ def test_a_terminology_that_tells_sides_tells_any(named):
     names = [f"ache {number}" for number in range(30)]
     assert speller([named, *names]).habits.sided is None
     assert speller(names).habits.sided == frozenset()
-
-
-def test_a_terminology_without_strings_is_no_classification():
-    assert speller([]).habits == Habits()
-
-
-THINGS = ["stroke", "asthma", "gout", "epilepsy", "migraine"]
-
-
-@pytest.mark.parametrize(("lead", "status"), [("personal history of", PAST), ("family history of", FAMILY)])
-def test_history_is_a_name_of_its_own_where_the_terminology_tells_it_apart(lead, status):
-    told = speller([*THINGS, *(f"{lead} {thing}" for thing in THINGS)])
-    assert list(told.habits.status) == [status]
-    mentions = {PAST: ["hx of asthma", "h/o asthmaa, severe", "asthma, history of"], FAMILY: ["fhx of asthma"]}[status]
-    found = [told.readings([mention])[0][-1] for mention in mentions]
-    assert (found[0].string, found[0].source) == (f"{lead} asthma", UNSPECIFIED)
-    assert all(one.string.startswith(f"{lead} asthma") for one in found)
-    assert told.readings([f"{lead} asthma"]) == [()]
-    plain = speller(THINGS)
-    read = [[(one.string, one.source) for one in plain.readings([mention])[0]] for mention in mentions[:1]]
-    assert read == ([[("asthma", SHORTENED)]] if status == PAST else [[]])
