@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.answer.calibration_store import Calibration
-from alphita.answer.decision import ACCEPT, NONE, WITH_ERROR, Kind, fit_outcomes
+from alphita.answer.decision import ACCEPT, NONE, RIGHT, WITH_ERROR, Kind, fit_outcomes
 from alphita.answer.features import MENTION_NAMES
 from alphita.answer.pipeline import Pipeline
 from alphita.calibrate import fitting, ranker_training, reliability, scored_examples
@@ -146,54 +146,54 @@ def _weights(
     """Return how much each string counts, (n,): those without a concept as `NIL_SHARE` of their target."""
     nil = seen.examples.concepts < 0
     weight = np.array([by_kind.get(kind, 1.0) for kind in kinds.tolist()])
+    known = np.isin(kinds, list(NIL_PARTS))
     for name in np.unique(targets):
         own = targets == name
         parts = NIL_PARTS | ({NEAR: 0.0} if name.startswith(CLASSIFICATIONS) else {})
-        total = weight[own & ~nil].sum() * NIL_SHARE / (1 - NIL_SHARE) / sum(parts.values())
-        known = np.isin(kinds, list(parts))
         for rows, part in (
-            *((np.flatnonzero(own & nil & (kinds == kind)), part) for kind, part in parts.items()),
-            (np.flatnonzero(own & nil & ~known), 1 - sum(NIL_PARTS.values())),
+            *((own & nil & (kinds == kind), part) for kind, part in parts.items()),
+            (own & nil & ~known, 1 - sum(NIL_PARTS.values())),
         ):
-            weight[rows] = total * part / max(len(rows), 1)
+            weight[rows] = part / max(rows.sum(), 1)
+        total = weight[own & ~nil].sum() * NIL_SHARE / (1 - NIL_SHARE)
+        weight[own & nil] *= total / max(weight[own & nil].sum(), 1e-12)
     return weight
 
 
 def threshold(population: Population, outcomes: Any, kind: Kind, error: float) -> float | None:  # noqa: ANN401
-    """Return the least probability at which inexact strings of each kind, and of most targets, keep an error.
+    """Return the least probability at which inexact strings of all kinds, and of most targets, keep an error.
 
     None if those of a kind never do.
     """
     crossed = population.crossed
     given, kept = crossed.given(outcomes, kind), crossed.kept(kind)
-    none = population.inexact & (crossed.outcome == NONE)
-    found = []
+    inexact = population.weight * population.inexact
+    none = inexact * (crossed.outcome == NONE)
+    of_kinds = []
     for name in KINDS:
-        own = population.inexact & (population.kinds == name) & ~none
-        weight = population.weight * own
-        weight += (
-            population.weight * none * (weight.sum() * NIL_SHARE / (1 - NIL_SHARE) / population.weight[none].sum())
-        )
-        rows = np.flatnonzero(weight > 0)
-        found.append(_least(given[rows], kept[rows], weight[rows], error))
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
-        return None
-    if kind == ACCEPT:
-        parts = (np.flatnonzero(population.inexact & (population.targets == name)) for name in set(population.targets))
-        own = [_least(given[rows], kept[rows], population.weight[rows], error) for rows in parts]
-        known.append(float(np.quantile([1.0 if one is None else one for one in own], TARGETS_KEPT)))
-    return max(known)
+        own = inexact * ((population.kinds == name) & (crossed.outcome != NONE))
+        of_kinds.append(own + none * own.sum() * NIL_SHARE / (1 - NIL_SHARE) / max(none.sum(), 1e-12))
+    found = _least(given, kept, of_kinds, error)
+    if found is None or kind != ACCEPT:
+        return found
+    of_targets = [
+        _least(given, kept, [inexact * (population.targets == name)], error) for name in np.unique(population.targets)
+    ]
+    return max(found, float(np.quantile([1.0 if one is None else one for one in of_targets], TARGETS_KEPT)))
 
 
 def _least(
-    given: NDArray[np.float64], kept: NDArray[np.bool_], weight: NDArray[np.float64], error: float
+    given: NDArray[np.float64], kept: NDArray[np.bool_], weights: Sequence[NDArray[np.float64]], error: float
 ) -> float | None:
-    """Return the least probability above which a weighted share of at most `error` is wrong."""
+    """Return the least probability above which a share of at most `error` is wrong, by each weighting."""
     order = np.argsort(-given, kind="stable")
-    wrong = np.cumsum((weight * ~kept)[order]) / np.maximum(np.cumsum(weight[order]), 1e-12)
-    fitting_rows = np.flatnonzero((wrong <= error) & (given[order] > 0))
-    return float(given[order][fitting_rows[-1]]) if len(fitting_rows) else None
+    # Those with the same probability are decided together.
+    keeps = (given[order] > 0) & np.append(np.diff(given[order]) < 0, True)
+    for weight in weights:
+        decided, wrong = np.cumsum(weight[order]), np.cumsum((weight * ~kept)[order])
+        keeps &= (decided > 0) & (wrong <= error * decided)
+    rows = np.flatnonzero(keeps)
+    return float(given[order][rows[-1]]) if len(rows) else None
 
 
 def _figures(draft: Calibration, population: Population) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _figures(draft: Calibration, population: Population) -> dict[str, Any]:
         "population": f"{len(everything):,} strings of {len(by_target)} simulated targets, each answered by what was "
         "fitted on other vocabularies",
         "tested_on": counts,
-        "calibration": reliability.figures(given[ACCEPT], crossed.kept(ACCEPT)),
+        "calibration": reliability.figures(draft.outcomes(crossed.evidence)[:, RIGHT], crossed.kept(ACCEPT)),
         "all": _of(draft, population, given, everything),
         "inexact": _of(draft, population, given, population.inexact),
         "by_target": by_target,

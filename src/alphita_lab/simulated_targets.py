@@ -320,7 +320,10 @@ def _without(given: Enrichment, exclude: frozenset[str], lent: pl.DataFrame) -> 
     apart = apart.filter(~pl.col("key").is_in(lent["key"].implode()))
     apart = apart.with_columns(id="left out:" + pl.col("key"), alone=pl.lit(value=True), first=pl.lit(value=True))
     apart = apart.filter(pl.col("source") != OURS).unique("key", keep="first", maintain_order=True)
-    return given._replace(sources=given.sources._replace(names=pl.concat([names.filter(~out), apart, misled])))
+    # Only a source that is given may lend by the target's own ids.
+    lending = {**given.sources.given, "elsewhere": 0}
+    names = pl.concat([names.filter(~out), apart, misled])
+    return given._replace(sources=given.sources._replace(names=names, given=lending))
 
 
 def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[LeftOut], seed: int) -> Examples:

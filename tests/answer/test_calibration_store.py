@@ -25,7 +25,7 @@ from alphita.answer.calibration_store import (
     evidence_of,
     ordered,
 )
-from alphita.answer.candidates import languages_of
+from alphita.answer.decision import ACCEPT, NIL
 from alphita.answer.features import MENTION_NAMES, NAMES
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
@@ -78,7 +78,7 @@ def answers(calibration: Calibration, index: Index):
     )
     asked, _ = pipeline.ask(MENTIONS)
     scored = pipeline.candidates(asked)
-    return scored, calibration(scored.table, scored.features, languages_of(index.segment))
+    return scored, calibration(scored.table, scored.features)
 
 
 # On disk.
@@ -90,7 +90,7 @@ def test_what_was_saved_answers_the_same_bit_for_bit(index, fitted, saved):
         assert one.dtype == other.dtype
         assert one.tobytes() == other.tobytes()
     assert loaded.figures == json.loads(json.dumps(fitted.figures))
-    assert (loaded.accept, loaded.nil_threshold) == (fitted.accept, fitted.nil_threshold)
+    assert (loaded.accept, loaded.nil) == (fitted.accept, fitted.nil)
     assert loaded.abbreviations.to_json() == fitted.abbreviations.to_json()
     for name in ("row", "vectors"):
         np.testing.assert_array_equal(getattr(loaded.definitions, name), getattr(fitted.definitions, name))
@@ -228,9 +228,12 @@ def test_another_version_with_other_features_is_refused(index, saved, tmp_path):
 
 def test_an_error_without_a_threshold_offers_the_others(fitted):
     with pytest.raises(UsageError, match=r"no threshold was tested for an error of 0\.03; choose from 0\.005, 0\.01"):
-        fitted.threshold(0.03)
-    assert dataclasses.replace(fitted, estimated={}).threshold(0.005) is None
-    assert fitted.threshold(0.005) == fitted.estimated[0.005]
+        fitted.threshold(ACCEPT, 0.03)
+    accept, estimated = {0.005: None, 0.1: 0.4}, {ACCEPT: {0.005: 0.8}}
+    given = dataclasses.replace(fitted, accept=accept, nil={0.005: 0.9}, estimated=estimated)
+    assert [given.threshold(ACCEPT, error) for error in (0.005, 0.1)] == [0.8, 0.4]
+    assert given.threshold(NIL, 0.005) == 0.9
+    assert dataclasses.replace(given, estimated={}).threshold(ACCEPT, 0.005) is None
 
 
 # Answers.
@@ -269,8 +272,8 @@ def test_the_evidence_is_what_it_is_called(index, fitted):
         first, *rest = sorted(own.tolist(), reverse=True)
         second = max(rest[0] if rest else 0.0, 1e-9)
         nil = max(float(probabilities.nil[request]), 1e-9)
-        expected = [np.log(first), np.log(first / second), np.log(first / nil)]
-        np.testing.assert_allclose(evidence[request, :3], expected, atol=1e-9)
+        expected = [np.log(first), np.log(first / second), np.log(first / nil), np.log(nil / max(1 - nil, 1e-9))]
+        np.testing.assert_allclose(evidence[request, :4], expected, atol=1e-9)
         values = dict(zip(EVIDENCE, evidence[request].tolist(), strict=True))
         for name in OF_CANDIDATE:
             assert values[name] == features.candidates[row, NAMES.index(name)]
@@ -280,22 +283,6 @@ def test_the_evidence_is_what_it_is_called(index, fitted):
         assert values["short_and_not_equal"] == (is_short and not values["equal"])
         share = max(features.candidates[row, NAMES.index("expansion_share")], MIN_SHARE)
         assert values["log_expansion_share"] == (pytest.approx(np.log(share)) if values["expanded"] else 0)
-
-
-def test_a_language_with_a_calibrator_of_its_own_is_answered_by_it(index, fitted):
-    scored, common = answers(fitted, index)
-
-    class Never:
-        def apply(self, evidence):
-            return np.full(len(evidence), 0.125)
-
-    both = Calibration(fitted.ranker, fitted.calibrators | {"en": Never()}, 0.5, {})
-    languages = languages_of(index.segment)
-    found = both(scored.table, scored.features, languages)
-    assert (found.confidence[found.top >= 0] == 0.125).all()
-    np.testing.assert_array_equal(both(scored.table, scored.features).confidence, common.confidence)
-    french = Calibration(fitted.ranker, fitted.calibrators | {"fr": Never()}, 0.5, {})
-    np.testing.assert_array_equal(french(scored.table, scored.features, languages).confidence, common.confidence)
 
 
 # In use.
@@ -313,10 +300,10 @@ def test_a_job_with_filters_says_that_confidence_was_measured_without(calibrated
 
 def test_an_error_that_is_not_certified_is_accepted_by_estimate_or_not_at_all(index, fitted, calibrated):
     assert fitted.accept[0.005] is None
-    for estimated, word in (({0.005: 0.9}, "estimated"), ({}, "certified")):
-        given = dataclasses.replace(fitted, estimated=estimated)
+    for estimated in ({0.005: 0.9}, {}):
+        given = dataclasses.replace(fitted, estimated={ACCEPT: estimated})
         normalizer = Normalizer(index, encoder=ENCODER, calibration=given, error=0.005)
-        assert (normalizer.accept, normalizer.assurance) == (estimated.get(0.005), word)
+        assert (normalizer.thresholds.accept, normalizer.assurance) == (estimated.get(0.005), "estimated")
         accepted = {one.confidence >= 0.9 for one in normalizer.normalize(MENTIONS) if one.decision == "accept"}
         assert accepted == ({True} if estimated else set())
     with pytest.raises(UsageError, match="choose from"):
@@ -325,12 +312,13 @@ def test_an_error_that_is_not_certified_is_accepted_by_estimate_or_not_at_all(in
 
 def test_what_is_estimated_survives_saving_and_is_not_taken_over(index, fitted, tmp_path):
     shutil.copytree(index.path, tmp_path / "x.index")
-    dataclasses.replace(fitted, estimated={0.005: 0.75}).save(tmp_path / "x.index" / FOLDER)
+    estimated = {ACCEPT: {0.005: 0.75}, NIL: {0.01: 0.5}}
+    dataclasses.replace(fitted, estimated=estimated).save(tmp_path / "x.index" / FOLDER)
     source = Index.open(tmp_path / "x.index")
-    assert Calibration.load(source.path / FOLDER, source).estimated == {0.005: 0.75}
+    assert Calibration.load(source.path / FOLDER, source).estimated == estimated
     carried = carry_over(index, lambda: ENCODER, source)
     assert carried.estimated == {}
-    assert carried.threshold(0.005) is None
+    assert carried.threshold(ACCEPT, 0.005) is None
 
 
 def test_what_a_note_denies_is_never_accepted_for_a_name_that_is_near(fitted, tmp_path):
@@ -338,19 +326,17 @@ def test_what_a_note_denies_is_never_accepted_for_a_name_that_is_near(fitted, tm
     rows = [(f"X:{number}", name, "exact") for number, name in enumerate(names)]
     index = build(SmallTerminology(rows), ENCODER, tmp_path / "few.index")
     sure = dataclasses.replace(
-        fitted, accept={DEFAULT_ERROR: 0.0}, nil_threshold=2.0, definitions=None, abbreviations=None
+        fitted, accept={DEFAULT_ERROR: 0.0}, nil={DEFAULT_ERROR: None}, definitions=None, abbreviations=None
     )
-    mentions = ["no absence of fever", "no fever at all", "absence of fever", "fever"]
+    mentions = ["no absence of fever", "no fever at all", "fever"]
     found = Normalizer(index, encoder=ENCODER, calibration=sure).normalize(mentions, explain=True)
-    assert [one.decision for one in found] == ["review", "accept", "review", "accept"]
+    assert [one.decision for one in found] == ["review", "accept", "accept"]
     assert found[0].explanation.contradictions == ("negation: the mention denies it",)
-    # Nobody said that it is inappropriate.
-    assert found[2].explanation.contradictions == ("unsaid: the name says more than the mention",)
 
 
 def test_an_allowed_error_without_a_calibration_is_refused(index, calibrated):
     assert Normalizer.load(calibrated, encoder=ENCODER).error == DEFAULT_ERROR
-    assert Normalizer.load(index.path, encoder=ENCODER).accept is None
+    assert Normalizer.load(index.path, encoder=ENCODER).thresholds is None
     for path, options in ((index.path, {}), (calibrated, {"ranking": "vectors"})):
         with pytest.raises(UsageError, match=r"an allowed error of 0\.02 needs a calibration"):
             Normalizer.load(path, encoder=ENCODER, error=0.02, **options)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alphita.answer.calibration_store import COMMON, EVIDENCE, Calibration, Logistic
+from alphita.answer.calibration_store import EVIDENCE, Calibration
+from alphita.answer.decision import RIGHT, Outcomes, Thresholds
 from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES
 from alphita.answer.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.answer.ranker import Network, Ranker, about
@@ -38,8 +39,10 @@ def calibration() -> Calibration:
         (linear([WEIGHTS.get(name, 0.0) for name in NAMES]),), (linear([0.0] * of_mention.shape[1], bias=-1.0),)
     )
     d = len(EVIDENCE)
-    logistic = Logistic(np.zeros(d), np.ones(d), np.eye(d)[0], np.zeros(1))
-    return Calibration(ranker, {COMMON: logistic}, 0.9, {DEFAULT_ERROR: 0.05})
+    weight = np.zeros((d, 3))
+    weight[0, RIGHT] = 1.0
+    outcomes = Outcomes(np.zeros(d), np.ones(d), weight, np.array([1.0, 0.0, 0.0]))
+    return Calibration(ranker, outcomes, {DEFAULT_ERROR: 0.05}, {DEFAULT_ERROR: 0.9})
 
 
 def explain(index: Index, mention: str, **options) -> Explanation:
@@ -107,7 +110,7 @@ class TestLearned:
         assert result.confidence == pytest.approx(seen[0], abs=1e-6)
         assert result.confidence != seen[0]
         for accept, decision in ((seen[0], "accept"), (np.nextafter(seen[0], 2), "review")):
-            normalizer.accept = accept
+            normalizer.thresholds = Thresholds(accept, 0.9)
             assert normalizer.normalize(["Headache"])[0].decision == decision
 
 

@@ -12,6 +12,7 @@ from alphita.answer import features
 from alphita.answer.candidates import languages_of
 from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Asked, Featurizer
 from alphita.answer.pipeline import Pipeline
+from alphita.answer.vetoes import CLINIC
 from alphita.index.lookup import EXACT, LETTERS, VECTORS, WHOLE, How, lookup
 from alphita.index.store import Index, build
 from alphita.mention.abbreviations import Abbreviations
@@ -143,6 +144,44 @@ def test_the_reading_that_found_a_candidate_is_told(index):
         assert (values[name] > 0).any()
     np.testing.assert_array_equal(values["expansion_decided"], values["expanded"])
     assert scored.features.mentions[0, MENTION_NAMES.index("expanded_mention")] == 1
+
+
+def test_how_near_the_preferred_name_is(found, index):
+    _, scored = found
+    vectors = ENCODER.encode(scored.queries)
+    names = ENCODER.encode([name.lower() for name in index.segment.concepts.column("name").to_pylist()])
+    table, near = scored.table, column(found, "preferred_cosine")
+    for _, rows in groups(table):
+        wanted = [float(vectors[table.query[row]] @ names[table.concept[row]]) for row in rows]
+        np.testing.assert_allclose(near[rows], wanted, atol=2e-3)
+        behind = [max(near[rows]) - near[row] for row in rows]
+        np.testing.assert_allclose(column(found, "preferred_cosine_behind_best")[rows], behind, atol=1e-6)
+
+
+def test_how_often_a_short_form_means_a_candidate(index):
+    readings = (
+        Reading("left drall ache", ABBREVIATION, share=0.5, origin=CLINIC),
+        Reading("ache of the left drall", ABBREVIATION, share=0.2, origin=CLINIC),
+        Reading("left nebbin ache", ABBREVIATION, share=0.25, origin=CLINIC),
+        Reading("left sorvet stone", ABBREVIATION),
+        Reading("no such name", ABBREVIATION, share=0.05, origin=CLINIC),
+    )
+    pipeline = Pipeline(index, lambda: ENCODER)
+    asked, _ = pipeline.ask(["lda", "lda found"])
+    queries = [*asked.queries, *(one.string for one in readings)]
+    mentions = [replace(mention, readings=readings) for mention in asked.mentions]
+    requests = [(number, *range(2, len(queries))) for number in range(2)]
+    scored = pipeline.candidates(asked._replace(queries=queries, requests=requests, mentions=mentions))
+    shares = {"left drall ache": 0.7, "left nebbin ache": 0.25}
+    names = index.segment.concepts.column("name").to_pylist()
+    meant, otherwise = (scored.features.candidates[:, NAMES.index(name)] for name in ("meant", "meant_otherwise"))
+    for request, rows in groups(scored.table):
+        for row in rows:
+            share = shares.get(names[scored.table.concept[row]], 0.0)
+            # A short form among words is no mention that is one.
+            wanted = (share, 1 - share) if request == 0 else (0, 0)
+            assert (meant[row], otherwise[row]) == pytest.approx(wanted, abs=1e-6)
+    assert (meant > 0).sum() == 2
 
 
 # Terms and languages.

@@ -33,6 +33,7 @@ class World:
             offsets=offsets,
             term_concept=random.integers(0, CONCEPTS - 1, offsets[-1]).astype(np.int32),
             concepts=range(CONCEPTS),
+            standing=random.integers(0, 3, offsets[-1]),
             parents=np.concatenate(parents).astype(np.int32),
             parent_offsets=np.concatenate([[0], np.cumsum([len(some) for some in parents])]),
         )
@@ -50,6 +51,15 @@ class World:
             for string in range(STRINGS)
             if concept in segment.term_concept[segment.offsets[string] : segment.offsets[string + 1]]
         }
+
+    def first(self, concept: int) -> int | None:
+        """Return the string of the concept's first term of the best standing."""
+        segment, best = self.segment, None
+        for string in range(STRINGS):
+            for term in range(segment.offsets[string], segment.offsets[string + 1]):
+                if segment.term_concept[term] == concept and (best is None or segment.standing[term] < best[0]):
+                    best = segment.standing[term], string
+        return None if best is None else best[1]
 
     def parents(self, concept: int) -> set[int]:
         return set(
@@ -84,6 +94,9 @@ def test_against_the_naive_loops(seed):
         query = world.queries[request].astype(np.float64).tolist()
         expected = reference.middle(query, world.strings(concept), int(hidden[request]))
         assert features["middle"][row] == pytest.approx(expected, abs=1e-4)
+        if (first := world.first(concept)) is not None:
+            near = reference.cosine(query, world.vectors[first].astype(np.float64).tolist())
+            assert features["preferred_cosine"][row] == pytest.approx(near, abs=2e-3)
     for request in range(REQUESTS):
         rows = range(int(found.offsets[request]), int(found.offsets[request + 1]))
         cosines = {int(found.concept[row]): float(found.best_cosine[row]) for row in rows}
@@ -128,7 +141,7 @@ def test_without_vectors_or_candidates_all_is_zero():
         Meaning(world, None).features(found, None, None),
         Meaning(world, None).features(table([[], []], []), world.queries, None),
     ):
-        assert set(features) == {"middle", "definition", "has_definition", "parents", "children"}
+        assert set(features) == {*("middle", "preferred_cosine", "definition", "has_definition", "parents", "children")}
         assert all(not values.any() for values in features.values())
 
 

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from alphita.answer.vetoes import vetoes_of
-from alphita.mention.assertion import AMBIGUOUS, DENIED, NO_UNIT, SEVERAL, USUAL_RANGE, WELL
+from alphita import textio
+from alphita.answer.vetoes import CLINIC, vetoes_of
+from alphita.mention import assertion
 from alphita.mention.reader import Mention, MentionReader
 from alphita.mention.spelling import ABBREVIATION, SPELLING, Reading
 
@@ -33,13 +34,12 @@ class Named:
 
 
 INDEX = SimpleNamespace(segment=SimpleNamespace(strings=Named()))
-PAROXYSMAL = NAMES.index("paroxysmal dyspnea")
 
 
 def vetoed(mention, candidate, *, own=True, equal=False, readings=(), value="", term=0, concept=0):
     """Return the reason, and whether it holds for a candidate of this name."""
     (doubt,) = MentionReader(INDEX)._doubts([mention], [readings])
-    read = Mention(mention, mention, None, False, tuple(readings), value or doubt, None)
+    read = Mention(mention, mention, None, False, tuple(readings), value or doubt, 0, None)
     table = SimpleNamespace(request=np.array([0]), term=np.array([term]), concept=np.array([concept]))
     found, (reason,) = vetoes_of(
         [read],
@@ -53,69 +53,24 @@ def vetoed(mention, candidate, *, own=True, equal=False, readings=(), value="", 
     return reason, bool(found[0])
 
 
-def short(long, share, *, decided=False):
-    return Reading(long, ABBREVIATION, decided, share, "clinic")
+def reading(written: str) -> Reading:
+    """Read "long=0.5!": a share of 0.5 in notes, decided by the text around; alone, an abbreviation of the index."""
+    long, _, how = written.partition("=")
+    if how == SPELLING:
+        return Reading(long, SPELLING)
+    clinic = (how.endswith("!"), float(how.strip("!")), CLINIC) if how else ()
+    return Reading(long, ABBREVIATION, *clinic)
 
 
-def known(long):
-    return Reading(long, ABBREVIATION)
-
-
-DYSPNEA = "paroxysmal dyspnea"
-READ = {"own": False, "equal": True}
-NAMED = {"equal": True, "concept": PAROXYSMAL}
-
-
-@pytest.mark.parametrize(
-    ("mention", "candidate", "how", "readings", "reason", "holds"),
-    [
-        ("fever", "fever", {}, [], "", False),
-        ("no fever", "inappropriate absence of fever", {}, [], DENIED, True),
-        ("heart sounds normal", "abnormal heart sound", {}, [], WELL, True),
-        ("unremarkable heart sounds", "abnormal heart sound", {}, [], WELL, True),
-        ("normal-pressure hydrocephalus", "normal pressure hydrocephalus", {}, [], WELL, False),
-        ("abnormal heart sounds", "abnormal heart sound", {}, [], "", False),
-        ("fever with cough", "fever", {}, [], SEVERAL, True),
-        ("fever absent", "absence of fever", {}, [], DENIED, True),
-        ("thumbs absent", "absent thumb", {}, [], "", False),
-        # The very name is spared; a name of as many is one answer.
-        ("no periods", "no periods", {"equal": True}, [], DENIED, False),
-        ("fever and cough", "fever and cough", {"equal": True}, [], SEVERAL, False),
-        ("fever, cough", "cough, fever", {"concept": 6}, [], SEVERAL, False),
-        ("fever, cough, pnd", "cough, fever", {"concept": 6}, [], SEVERAL, True),
-        # What is doubtful about a value holds for every answer.
-        ("potassium 2", "fever", {"equal": True, "value": NO_UNIT}, [], NO_UNIT, True),
-        ("potassium 2", "fever", {"equal": True, "value": USUAL_RANGE}, [], USUAL_RANGE, True),
-        # The candidate is equal to a reading, not to the mention itself.
-        ("pnd", DYSPNEA, READ, [short(DYSPNEA, 0.65), short("postnasal drip", 0.25)], AMBIGUOUS, True),
-        ("pnd", DYSPNEA, READ, [short(DYSPNEA, 1.0)], "", False),
-        ("pnd", DYSPNEA, READ, [short(DYSPNEA, 0.9)], AMBIGUOUS, True),
-        ("pnd", DYSPNEA, READ, [short(DYSPNEA, 0.65, decided=True)], "", False),
-        ("pnd", DYSPNEA, READ, [short("no known drug allergies", 1.0)], DENIED, True),
-        ("pnd", DYSPNEA, READ, [Reading(DYSPNEA, SPELLING)], "", False),
-        # A short form is a name itself, of the concept, or seldom of another: accepted.
-        ("pnd", "pnd", NAMED, [short(DYSPNEA, 0.65)], "", False),
-        ("pnd", "pnd", NAMED, [short(DYSPNEA, 0.85), short("postnasal drip", 0.1)], "", False),
-        # The concept's own name in another order, or with another ending.
-        ("pnd", "pnd", NAMED, [short("dyspnoea, paroxysmal", 0.65)], "", False),
-        ("pnd", "pnd", NAMED, [short("dyspneas paroxysmally", 0.65)], "", False),
-        # Often, or always, another: not, but where the text around decides, or a word is spelt so.
-        ("pnd", "pnd", NAMED, [short(DYSPNEA, 0.65), short("postnasal drip", 0.25)], AMBIGUOUS, True),
-        ("pnd", "pnd", NAMED, [short("liver function tests", 1.0)], AMBIGUOUS, True),
-        ("pnd", "pnd", NAMED, [short("postnasal drip", 1.0, decided=True)], "", False),
-        ("pnd", "pnd", NAMED | {"term": 1}, [short("postnasal drip", 1.0)], "", False),
-        # Meant so by the terminology alone, and always otherwise in notes: in the plural and among words too.
-        ("pnds", DYSPNEA, READ | NAMED, [known(DYSPNEA), short("liver function tests", 1.0)], AMBIGUOUS, True),
-        ("bad pnds", DYSPNEA, READ | NAMED, [known(f"bad {DYSPNEA}"), short("bad tests", 1.0)], AMBIGUOUS, True),
-        ("bad pnds", DYSPNEA, READ | NAMED, [short(f"bad {DYSPNEA}", 0.5), short("bad tests", 0.5)], "", False),
-        # The reading that gives it is seldom meant, whatever another one is; nor what is near to it.
-        ("pnd", DYSPNEA, READ | NAMED, [known("genitourinary"), short(DYSPNEA, 0.2)], AMBIGUOUS, True),
-        ("pnd", "pnds", {"term": 1}, [short("other thing", 0.2)], AMBIGUOUS, True),
-        ("pnd", "some thing", {"term": 1, "own": False}, [short("other thing", 0.2)], AMBIGUOUS, True),
-        # A longer one is meant so; a short form among words is no case of this.
-        ("pndxy", "pndxy", {"equal": True}, [short("other", 1.0)], "", False),
-        ("pnd at night", DYSPNEA, {}, [short(DYSPNEA, 0.65)], "", False),
-    ],
-)
-def test_vetoes(mention, candidate, how, readings, reason, holds):
-    assert vetoed(mention, candidate, readings=readings, **how) == (reason, holds)
+@pytest.mark.parametrize("row", textio.packaged(__package__, "vetoes.tsv"), ids=lambda row: row["mention"])
+def test_vetoes(row):
+    """Of the mention's own name, or of a candidate that is equal to another reading, by what its short form means."""
+    how: dict[str, object] = {}
+    for one in filter(None, row["how"].split("; ")):
+        name, _, value = one.partition(" ")
+        how |= {"equal": {"equal": True}, "other": {"own": False}}.get(name) or {
+            name: getattr(assertion, value) if name == "value" else int(value)
+        }
+    readings = [reading(one) for one in filter(None, row["readings"].split("; "))]
+    reason = getattr(assertion, row["reason"]) if row["reason"] else ""
+    assert vetoed(row["mention"], row["candidate"], readings=readings, **how) == (reason, row["holds"] == "yes")

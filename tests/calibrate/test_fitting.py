@@ -12,6 +12,7 @@ import pytest
 
 from alphita.answer.calibration_store import Calibration, ordered
 from alphita.answer.candidates import RANKINGS
+from alphita.answer.decision import ACCEPT
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.pipeline import Pipeline
 from alphita.calibrate import examples, fitting
@@ -83,10 +84,10 @@ def test_the_figures_say_what_was_measured_on_what(fitted, index):
     assert figures["calibration"]["n"] == sum(tested.values())
     assert set(figures["learned_from"]) == {"synonym", "noise", "noisy synonym", "itself", "removed", "foreign"}
     nil = figures["nil"]
-    assert nil["threshold"] == fitted.nil_threshold
     assert set(nil["recognised"]) == {"removed", "foreign"}
+    assert {float(error): one["threshold"] for error, one in nil["certificates"].items()} == fitted.nil
     assert nil["recognised"]["foreign"] > 0.8
-    assert nil["lost"] < 0.2
+    assert nil["lost"] < 0.05
     assert fitted.fields["index_hash"] == index.content_hash
     assert fitted.fields["split_hash"] is None
     assert fitted.fields["seed"] == 3
@@ -97,7 +98,7 @@ def test_the_figures_say_what_was_measured_on_what(fitted, index):
     thresholds = {error: threshold for error, threshold in fitted.accept.items() if threshold is not None}
     assert thresholds
     assert all(0.0 <= threshold <= 1.0 for threshold in thresholds.values())
-    assert not set(thresholds) & set(fitted.estimated)
+    assert not set(thresholds) & set(fitted.estimated[ACCEPT])
 
 
 def test_a_half_of_the_concepts_is_tested_with_names_as_they_are_and_with_noise(index):
@@ -115,7 +116,7 @@ def test_a_seed_decides_everything(fitted, index):
     again = quick_fit(index, ENCODER, seed=3)
     assert same(fitted, again)
     assert fitted.figures == again.figures
-    assert (fitted.accept, fitted.nil_threshold) == (again.accept, again.nil_threshold)
+    assert (fitted.accept, fitted.nil, fitted.estimated) == (again.accept, again.nil, again.estimated)
     assert fitted.pictures == again.pictures
     other = quick_fit(index, ENCODER, seed=4)
     assert not same(fitted, other)
@@ -123,7 +124,7 @@ def test_a_seed_decides_everything(fitted, index):
 
 
 def test_what_is_tested_on_was_not_learned_from(index):
-    """Other strings for the concepts that are tested leave ranker, calibrators and NIL threshold as they are."""
+    """Other strings for the concepts that are tested leave ranker and outcomes as they are."""
     plain = split_of(index)
     learned = [is_learned_from(index, int(row), 0) for row in index.concept_rows(plain.concept_ids)]
     strings = [string if kept else f"{string} altered" for string, kept in zip(plain.strings, learned, strict=True)]
@@ -131,10 +132,8 @@ def test_what_is_tested_on_was_not_learned_from(index):
     one = quick_fit(index, ENCODER, split=plain)
     other = quick_fit(index, ENCODER, split=Split(strings, plain.concept_ids, plain.parts))
     assert same(one, other)
-    assert one.nil_threshold == other.nil_threshold
-    for group, calibrator in one.calibrators.items():
-        for name, values in calibrator.to_arrays().items():
-            np.testing.assert_array_equal(values, other.calibrators[group].to_arrays()[name])
+    for name, values in one.outcomes.to_arrays().items():
+        np.testing.assert_array_equal(values, other.outcomes.to_arrays()[name])
     assert one.figures["calibration"] != other.figures["calibration"]
 
 

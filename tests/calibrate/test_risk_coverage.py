@@ -24,7 +24,6 @@ from alphita.calibrate.risk_coverage import (
     finite_upper_limit,
     least_without_error,
     most_wrong,
-    nil_threshold,
     risk_coverage_svg,
     tail,
     threshold_order,
@@ -189,23 +188,6 @@ class TestOrder:
         strict, loose = (threshold_order(confidence, right, error=error) for error in (0.01, 0.1))
         assert len(strict) < len(loose)
         assert strict[-1] == loose[-1]
-
-
-class TestNil:
-    @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=60), st.sampled_from([0.0, 0.05, 0.1, 0.5]))
-    def test_the_least_threshold_that_loses_few(self, data, lost):
-        probability = np.array([p / 10 for p, _ in data])
-        named = np.array([name for _, name in data], bool)
-        threshold = nil_threshold(probability, named, lost=lost)
-        allowed = int(Fraction(str(lost)) * int(named.sum()))
-        assert ((probability > threshold) & named).sum() <= allowed
-        lower = probability[named & (probability < threshold)]
-        # Any lower one loses more.
-        next_lower = lower.max() if len(lower) else -1.0
-        if named.any():
-            assert ((probability > next_lower) & named).sum() > allowed
-        # Floats lose no place.
-        assert nil_threshold(np.arange(20) / 20, np.ones(20, bool), lost=0.05) == 0.9
 
 
 class TestTable:

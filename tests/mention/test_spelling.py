@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
 from alphita import textio
+from alphita.mention.axes import Habits, habits_of
 from alphita.mention.spelling import (
     IDLE,
     SHORTENED,
@@ -19,9 +20,7 @@ from alphita.mention.spelling import (
     SPELLING,
     TWO_SLIPS_FROM,
     UNSPECIFIED,
-    Habits,
     Speller,
-    habits_of,
     opposite,
     shortened,
     written_otherwise,
@@ -34,7 +33,13 @@ STRINGS += ["vitamin b12 deficiency", "головная боль", "慢性肾功
 
 
 def speller(strings=STRINGS, others=(), dictionary=()) -> Speller:
-    return Speller(pa.array(sorted(strings), pa.large_string()), others, dictionary)
+    names = sorted(strings)
+
+    def rows(asked):
+        return np.array([names.index(one) if one in names else -1 for one in asked], np.int64)
+
+    array = pa.array(names, pa.large_string())
+    return Speller(array, habits_of(array, rows), others, dictionary)
 
 
 def read(string: str, **options) -> list[tuple[str, str]]:
@@ -72,8 +77,11 @@ def without_side(mention: str) -> str:
     return "|".join(one.string for one in FEW_SIDED.readings([mention])[0] if one.source == SHORTENED)
 
 
+CLASSIFICATION = Habits(residual=True, products=True, plain={"pain": ("pain, unspecified", "pain nos")})
+
+
 def written(string: str) -> str:
-    return "|".join(other for other, _ in written_otherwise(string, Habits(residual=True)))
+    return "|".join(other for other, _ in written_otherwise(string, CLASSIFICATION))
 
 
 CHECKS = {
@@ -93,7 +101,7 @@ def test_readings(check, string, expected):
         return
     assert CHECKS[check.partition(" SPELLING")[0].partition(" UNSPECIFIED")[0]](string) == expected
     if check.startswith("written"):
-        sources = {source for _, source in written_otherwise(string, Habits(residual=True))}
+        sources = {source for _, source in written_otherwise(string, CLASSIFICATION)}
         assert sources == {source for source in (SPELLING, UNSPECIFIED) if source.upper() in check}
         assert bool(written_otherwise(string, Habits())) == (SPELLING in sources)
 
@@ -186,7 +194,7 @@ def test_a_word_is_never_put_right_into_its_contrary():
     assert opposite("hypokalaemia", "hyperkalaemia")
     assert opposite("macrocytosis", "microcytosis")
     assert not opposite("hypokalaemia", "hypocalcaemia")
-    known = Speller(pa.array(["hyperkalaemia", "microcytosis"], pa.large_string()))
+    known = speller(["hyperkalaemia", "microcytosis"])
     assert known.readings(["hypokalaemia", "macrocytosis"]) == [(), ()]
     assert known.readings(["hyperkalemia"])[0][0].string == "hyperkalaemia"
 
@@ -194,19 +202,15 @@ def test_a_word_is_never_put_right_into_its_contrary():
 @pytest.mark.parametrize(("named", "expected"), [("pain, unspecified", True), ("pain", False)])
 def test_only_a_classification_tells_unspecified_from_the_name_alone(named, expected):
     """Elsewhere it is a word of notes."""
-    speller = Speller(pa.array(sorted([named, *(f"ache {number}" for number in range(30))]), pa.large_string()))
-    assert speller.habits.residual == expected
-    readings = [one.string for one in speller.readings(["hx of pain nos"])[0]]
+    known = speller([named, *(f"ache {number}" for number in range(30))])
+    assert known.habits.residual == expected
+    readings = [one.string for one in known.readings(["hx of pain nos"])[0]]
     assert readings == (["pain nos"] if expected else ["pain"])
 
 
 @pytest.mark.parametrize("named", ["ache of the left side of the head", "left ache", "schmerz links"])
 def test_a_terminology_that_tells_sides_tells_any(named):
     """A place of a side counts too: there "left sided ache" is not the ache alone."""
-    strings = pa.array(sorted([named, *(f"ache {number}" for number in range(30))]), pa.large_string())
-    assert habits_of(strings).sided is None
-    assert habits_of(strings.filter(pc.not_equal(strings, named))).sided == frozenset()
-
-
-def test_a_terminology_without_strings_is_no_classification():
-    assert habits_of(pa.array([], pa.large_string())) == Habits()
+    names = [f"ache {number}" for number in range(30)]
+    assert speller([named, *names]).habits.sided is None
+    assert speller(names).habits.sided == frozenset()

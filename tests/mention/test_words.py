@@ -1,4 +1,4 @@
-"""Words in common, against sets; whole words of tokenizers; words that a terminology says for each other."""
+"""Words in common, against sets; whole words of tokenizers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.index.sources import terminology_of
-from alphita.index.store import build
-from alphita.mention.word_pairs import WordSynonyms
-from alphita.mention.words import Vocabulary, english_words, everyday_words, whole_words
-from alphita.terminology.store import load_terminology
-from tests.doubles import HashEncoder
+from alphita.mention.words import Vocabulary, english_words, whole_words
 
 word = st.sampled_from(["renal", "failure", "acute", "left", "of", "kidney", "x1", "癌"])
 strings = st.lists(st.lists(word, max_size=4).map(" ".join), min_size=1, max_size=6)
@@ -114,47 +109,7 @@ def test_what_is_no_tokenizer_has_no_words(tmp_path, content):
     assert whole_words(tmp_path) == ([], [])
 
 
-def test_the_words_of_model_and_dictionary_are_joined_once(tmp_path):
-    folder = model(tmp_path, {"▁kopfweh": 0, "▁ear": 1})
-    words = everyday_words(folder)
-    assert {"kopfweh", "ear", "gaiter", "tinkling"} <= words
-    assert "mirosis" not in words
-    # Every accepted answer asks for them.
-    assert everyday_words(folder) is words
+def test_words_of_the_dictionary():
+    assert {"gaiter", "tinkling"} <= english_words()
+    assert "mirosis" not in english_words()
     assert len(english_words()) > 100_000
-
-
-TABLE = """id,term
-X:1,Renal cyst
-X:1,Cyst of the kidneys
-X:1,Renal tumour
-X:2,Lung nodule
-X:2,Pulmonary nodules
-X:3,Voice
-X:3,Vocal
-X:4,Large red hand
-X:4,Big wet hand
-"""
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ("kidney", "renal", True),
-        ("renal", "kidneys", True),
-        ("lung", "pulmonary", True),
-        ("cyst", "tumor", True),
-        # Not of the same concept; nothing in common; two words apart.
-        ("renal", "pulmonary", False),
-        ("voice", "vocal", False),
-        ("large", "big", False),
-        ("renal", "renal", False),
-    ],
-)
-def test_words_by_which_alone_two_names_of_a_concept_differ(tmp_path: Path, one, other, expected):
-    table = tmp_path / "own.csv"
-    table.write_text(TABLE, encoding="utf-8")
-    index = build(load_terminology(terminology_of(table)), HashEncoder(), tmp_path / "own.index")
-    synonyms = WordSynonyms(index.segment)
-    assert ((one, other) in synonyms) is expected
-    assert ((other, one) in synonyms) is expected

@@ -6,24 +6,20 @@ import math
 from fractions import Fraction
 
 
-def logistic_loss(x, y, weight, bias, l2) -> float:
-    """sum over rows of -log p(y) + l2 / 2 |w|^2."""
-    total = 0.0
-    for features, right in zip(x, y, strict=True):
-        z = bias + sum(w * f for w, f in zip(weight, features, strict=True))
-        p = 1 / (1 + math.exp(-z))
-        total -= math.log(p if right else 1 - p)
-    return total + l2 / 2 * sum(w * w for w in weight)
-
-
-def isotonic(values, weights) -> list[float]:
-    """The min-max formula: fit_i = max over a <= i of min over b >= i of the weighted mean of values a..b."""
-    n = len(values)
-
-    def mean(a: int, b: int) -> float:
-        return sum(v * w for v, w in zip(values[a : b + 1], weights[a : b + 1], strict=True)) / sum(weights[a : b + 1])
-
-    return [max(min(mean(a, b) for b in range(i, n)) for a in range(i + 1)) for i in range(n)]
+def outcome_loss_gradient(x, y, sample, weight, bias, l2) -> tuple[list[list[float]], list[float]]:
+    """The gradient of sum over rows of -s log p(y) + l2 / 2 |w|^2 + l2 / 2000 |b|^2; weights [d][k], biases [k]."""
+    d, k = len(weight), len(bias)
+    of_weight = [[l2 * weight[i][j] for j in range(k)] for i in range(d)]
+    of_bias = [l2 / 1000 * bias[j] for j in range(k)]
+    for row, right, share in zip(x, y, sample, strict=True):
+        z = [bias[j] + sum(weight[i][j] * row[i] for i in range(d)) for j in range(k)]
+        total = sum(math.exp(one) for one in z)
+        for j in range(k):
+            gap = share * (math.exp(z[j]) / total - (j == right))
+            of_bias[j] += gap
+            for i in range(d):
+                of_weight[i][j] += gap * row[i]
+    return of_weight, of_bias
 
 
 def bins(confidence, number, equal) -> list[list[int]]:

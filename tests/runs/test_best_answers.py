@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import best_answers
+import study
 from alphita.answer.normalizer import Normalizer
 from alphita.encoder.encoder import TermEncoder
 from alphita.index.choice import Choice
@@ -55,9 +56,9 @@ def test_only_the_sample_is_asked_of_an_index_with_a_calibration_of_its_own(foun
 
 def test_what_encoding_takes_is_counted_for_new_strings_only(monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr(best_answers.time, "process_time", lambda: float(next(clock)))
+    monkeypatch.setattr(study.time, "process_time", lambda: float(next(clock)))
     strings = synthetic_terminology().terms["string"].combine_chunks().cast("string").slice(0, 5)
-    encoded = best_answers.Encoded()
+    encoded = study.Encoded()
     list(encoded(strings, ENCODER))
     assert encoded.seconds == 1.0
     list(encoded(strings, ENCODER))

@@ -19,6 +19,7 @@ from alphita.answer.vetoes import CLINIC, Names, vetoes_of
 from alphita.index import out_of_scope_names
 from alphita.index.lookup import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS, Lookup, View
 from alphita.index.neighbours import full, unit
+from alphita.mention.axes import status_of
 from alphita.mention.reader import Mention
 from alphita.mention.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
 from alphita.mention.words import Vocabulary, WordComparison, english_words
@@ -265,7 +266,10 @@ class Featurizer:
         }
         said = np.array([mention.status for mention in asked.mentions], np.int64)[table.request]
         named = self._profiles.codes("status", distinct)[place]
-        columns |= {"status_apart": (said & named == 0) & (said | named > 0), "status_agrees": said & named > 0}
+        # A name of the past agrees with a mention of it, even where the terminology does not tell it apart.
+        written = np.array([status_of(cut[query]) for query in asked.own.tolist()], np.int64)[table.request]
+        agrees = (said | written) & named > 0
+        columns |= {"status_apart": ~agrees & (said | named > 0), "status_agrees": agrees}
         columns |= _meant(asked.mentions, table, self._names)
         mention = _of_mentions(asked, table, columns, ranked, words) | {"other_words": self._other_words(asked)}
         vetoed, vetoes = vetoes_of(

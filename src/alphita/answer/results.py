@@ -25,7 +25,7 @@ from alphita.index.choice import REVIEWED
 from alphita.index.lookup import EXACT, EXTERNAL, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method, Relation
-from alphita.mention.assertion import ONE_SIDE, SAYS_NOTHING, SHARED_CODE, TOP, doubt_of
+from alphita.mention.assertion import ONE_SIDE, SAYS_NOTHING, SHARED_CODE, STATUS_APART, TOP, doubt_of
 from alphita.mention.laboratory import ORIGIN as LABORATORY
 from alphita.mention.reader import Mention
 from alphita.mention.spelling import ABBREVIATION as EXPANDED
@@ -479,7 +479,7 @@ class ResultBuilder:
         if not scored.features.candidates[row, CONTRADICTIONS]:
             if not scored.features.vetoed[row]:
                 return ()
-            return (scored.features.vetoes[int(scored.table.request[row])],)
+            return (scored.features.vetoes[int(scored.table.request[row])] or STATUS_APART,)
         return tuple(
             one.text
             for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)

@@ -29,6 +29,7 @@ OVER = "time: the mention says that it is over"
 AMBIGUOUS = "ambiguous: the short form stands for other things too"
 TOP = "root: the concept is the one above all others, and says nothing"
 ONE_SIDE = "side: the mention has one, and another concept is that of one side"
+STATUS_APART = "status: only one of the two is past or of the family"
 SHARED_CODE = "ambiguous: the code is that of several concepts"
 _IDENTIFIER = re.compile(
     r"(?:https?://\S+|(?:[A-Za-z][A-Za-z0-9._-]*:|[A-Za-z][A-Za-z0-9.]*_)[A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)"

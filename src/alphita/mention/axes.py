@@ -38,7 +38,7 @@ _UNSPECIFIED = re.compile(
 _RESIDUAL = re.compile(rf"{_UNSPECIFIED.pattern}|,? without .+$")
 _AMOUNT = re.compile(
     rf"(?<![\w.,])(?:{NUMBER})\s?-?(?:{NAMES}|meq|units?)(?:\s?/\s?(?:(?:{NUMBER})\s?)?(?:{NAMES}))?(?!\w)|"
-    rf"(?<![\w.,])(?:{NUMBER})(?:/(?:{NUMBER}))+(?!\w)|(?<!\w)(?:x|q)\s?\d+\s?(?:h|d|hrs?|days?)?(?!\w)|#\s?\d+"
+    rf"(?<![\w.,])(?:{NUMBER})(?:/(?:{NUMBER}))+(?:\s?(?:{NAMES}))?(?!\w)|(?<!\w)(?:x|q)\s?\d+\s?(?:h|d|hrs?|days?)?(?!\w)|#\s?\d+"
 )
 _PRODUCT_AXES = ("dose_form", "route", "frequency", "release")
 
@@ -160,7 +160,8 @@ def without_salt(string: str) -> str:
 def _without(string: str, find_at: Callable[[Text], list[tuple[int, lexicon.Found]]]) -> str:
     text = read(string)
     gone = {place + step for place, found in find_at(text) for step in range(len(found.words.split()))}
-    return " ".join(word for place, word in enumerate(text.shown) if place not in gone) if gone else string.strip()
+    words = [word for place, word in enumerate(text.shown) if place not in gone] if gone else string.split()
+    return " ".join(words)
 
 
 def _names_form(string: str) -> bool:

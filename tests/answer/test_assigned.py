@@ -1,0 +1,76 @@
+"""Headings of a classification: what is named there is answered by the code for what is known no further."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from alphita.answer.candidates import assigned_concepts
+from alphita.answer.pipeline import Pipeline
+from alphita.index.lookup import EXACT
+from alphita.index.store import build
+from tests.answer.synthetic import VocabularyEncoder
+from tests.doubles import SmallTerminology
+
+ENCODER = VocabularyEncoder()
+CODES = {
+    "J09-J18": ("Pneumonia and influenza", None),
+    "J18": ("Pneumonia, unspecified organism", "J09-J18"),
+    "J18.0": ("Bronchopneumonia, unspecified organism", "J18"),
+    "J18.9": ("Pneumonia, unspecified organism", "J18"),
+    "E10": ("Type 1 diabetes mellitus", None),
+    "E10.6": ("Type 1 diabetes mellitus with complications", "E10"),
+    "E10.9": ("Type 1 diabetes mellitus without complications", "E10"),
+    "A00": ("Cholera", None),
+    "A00.9": ("Cholera, unspecified", "A00"),
+    "A00.90": ("Cholera, unspecified", "A00.9"),
+    "A01": ("Typhoid", None),
+    "A01.0": ("Paratyphoid, unspecified", "A01"),
+}
+ANSWERS = {"J18": "J18.9", "E10": "E10.9", "A00": "A00.90", "A00.9": "A00.90", "J09-J18": None}
+
+
+class Classification(SmallTerminology):
+    """Codes with their headings."""
+
+    parent_relations = (0,)
+
+    def __init__(self, codes: dict[str, tuple[str, str | None]]) -> None:
+        super().__init__([(f"ICD10CM:{code}", name, "exact") for code, (name, _) in codes.items()])
+        place = {code: row for row, code in enumerate(codes)}
+        links = [(place[code], 0, place[parent]) for code, (_, parent) in codes.items() if parent]
+        self.triples = np.array(links, np.int32)
+
+    def side_table(self, name: str) -> pa.Table:
+        return pa.table({})
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_heading_leads_to_its_code_for_what_is_known_no_further(tmp_path, backwards):
+    """To one of the same name first, through several levels; a range of codes leads to nothing."""
+    codes = dict(reversed(CODES.items())) if backwards else CODES
+    index = build(Classification(codes), ENCODER, tmp_path / "x.index")
+    ids = [one.partition(":")[2] for one in index.segment.concepts.column("id").to_pylist()]
+    found = assigned_concepts(index.segment).tolist()
+    assert dict(zip(ids, [None if row < 0 else ids[row] for row in found], strict=True)) == {
+        code: ANSWERS.get(code, code) for code in codes
+    }
+    pipeline = Pipeline(index, lambda: ENCODER, respell=True)
+    mentions = {"pneumonia": "J18.9", "cholera": "A00.90", "type 1 diabetes mellitus": "E10.9"}
+    questions, _ = pipeline.ask(list(mentions))
+    table = pipeline.candidates(questions, featured=False).table
+    for request, code in enumerate(mentions.values()):
+        rows = slice(table.offsets[request], table.offsets[request + 1])
+        named = [ids[concept] for concept in table.concept[rows].tolist()]
+        assert len(named) == len(set(named))
+        assert not set(named) & set(ANSWERS)
+        assert named[int(np.argmax(table.cosine[rows] + 2 * (table.routes[rows] & EXACT)))] == code
+
+
+def test_elsewhere_every_concept_is_its_own(tmp_path):
+    plain = {code: (name.partition(",")[0].partition(" with")[0], parent) for code, (name, parent) in CODES.items()}
+    assert assigned_concepts(build(Classification(plain), ENCODER, tmp_path / "plain.index").segment) is None
+    flat = SmallTerminology([(f"ICD10CM:{code}", name, "exact") for code, (name, _) in CODES.items()])
+    found = assigned_concepts(build(flat, ENCODER, tmp_path / "flat.index").segment)
+    assert found.tolist() == [-1, *range(1, len(CODES))]
