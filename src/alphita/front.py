@@ -34,7 +34,7 @@ def load(to: Path | str, *, language: str | None = None, **options: Any) -> Norm
         language: language of the strings, such as "it". Unless `model` is given, this and the languages of the
             terminology determine the model: alphita-en if all are English, otherwise alphita-multi.
         **options: `borrow`, `names`, `learn` and `model`, for the index (see `alphita.index.choice.Choice`); and those
-            of `alphita.Normalizer`: error, target, filters, ...
+            of `alphita.Normalizer`: error, nil_error, target, filters, ...
 
     Raises:
         UsageError: there is no such terminology, or an option is wrong.
