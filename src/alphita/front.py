@@ -35,7 +35,7 @@ def load(to: Path | str, *, language: str | None = None, **options: Any) -> Norm
             terminology determine the model: alphita-en if all are English, otherwise alphita-multi.
         **options: `borrow`, `names`, `learn` and `model`, for the index (see `alphita.index.choice.Choice`);
             `mappings`, a review store, whose confirmed phrases become names in the index; and those of
-            `alphita.Normalizer`: error, target, filters, ...
+            `alphita.Normalizer`: error, nil_error, target, filters, ...
 
     Raises:
         UsageError: there is no such terminology, or an option is wrong.

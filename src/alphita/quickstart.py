@@ -158,7 +158,7 @@ def _report(folder: Path, figures: Mapping[str, Any], sample: Path, normalizer: 
         "model": manifest["model_hash"],
         "sample_sha256": artefact.hash_file(sample),
     }
-    config = {"error": normalizer.error, "assurance": normalizer.assurance}
+    config = {name: getattr(normalizer, name) for name in ("error", "nil_error", "assurance")}
     return report.write(folder / REPORT, dict(figures), provenance=report.provenance(config=config, seed=0, data=data))
 
 
@@ -179,7 +179,7 @@ def show(report: Mapping[str, Any], folder: Path) -> None:
     config = report["provenance"]["config"]
     console.print(
         "right: the first candidate is the concept that a careful person chose, or NIL where there is none.\n"
-        f"accepted: at an allowed error of {config['error']:.0%}; confidence is "
+        f"accepted: at an allowed error of {config['error']:.0%}; NIL: of {config['nil_error']:.0%}; confidence is "
         f"{config['assurance']}."
     )
     page, others = folder / FORMATS["html"], f"{FORMATS['csv']} and {FORMATS['sssom']}"

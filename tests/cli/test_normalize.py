@@ -97,6 +97,7 @@ def test_nothing_overwrites_what_is_read_beside_the_input(index_path, source, tm
         (["--prefix", "LOCAL"], "--prefix 'LOCAL' is not of the form LOCAL=https://"),
         (["--frequency-column", "m"], "unknown column 'm'"),
         (["--error", "0.05"], "an allowed error of 0.05 needs a calibration, and there is none here; fit one"),
+        (["--nil-error", "0.05"], "an allowed error of 0.05 needs a calibration, and there is none here; fit one"),
         (["--ranking", "fuzion"], "unknown ranking 'fuzion'; did you mean 'fusion'"),
         (["--ranking", "learned"], "the ranking 'learned' needs a calibration"),
         (["--audit", "5"], "--audit draws from the accepted rows, and without a calibration none is accepted"),

@@ -52,9 +52,7 @@ SOURCE, PROJECT, SYSTEM = "DOORS", "doors", "urn:alphita:source:DOORS"
 class Asked:
     """Mentions and options, which every door is asked with; each of its methods that `DOORS` names is one door."""
 
-    def __init__(
-        self, to: str, mentions: Sequence[str], folder: Path, *, top_k: int = 1, error: float | None = None
-    ) -> None:
+    def __init__(self, to: str, mentions: Sequence[str], folder: Path, *, top_k: int = 1, **options: float) -> None:
         """Ask for mentions.
 
         Args:
@@ -62,10 +60,10 @@ class Asked:
             mentions: n distinct strings.
             folder: for files; empty.
             top_k: candidates wanted.
-            error: allowed; None: the usual one.
+            **options: the allowed errors.
         """
         self.to, self.mentions, self.folder, self.top_k = to, list(mentions), folder, top_k
-        self.options: dict[str, Any] = {} if error is None else {"error": error}
+        self.options: dict[str, Any] = options
 
     def csv(self) -> list[Answer | None]:
         """Normalise CSV to CSV."""
@@ -198,7 +196,7 @@ class Asked:
         return out
 
     def _normalize(self, given: Path, *further: object) -> None:
-        options = [word for name, value in self.options.items() for word in (f"--{name}", value)]
+        options = [word for name, value in self.options.items() for word in (f"--{name.replace('_', '-')}", value)]
         _alphita("normalize", given, "--to", self.to, "--top", self.top_k, *options, *further)
 
     @contextlib.contextmanager

@@ -15,7 +15,10 @@ import pytest
 from tests.contracts import doors
 from tests.contracts.findings import write
 
-OPTIONS: dict[str, dict[str, Any]] = {"defaults": {}, "three candidates and more errors": {"top_k": 3, "error": 0.1}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "three candidates and more errors": {"top_k": 3, "error": 0.1, "nil_error": 0.1},
+}
 MENTIONS = list(doors.MENTIONS.values())
 PROCESSES = "command line, processes"
 OTHERS = [door for door in doors.DOORS if door not in (doors.REFERENCE, PROCESSES)]

@@ -54,11 +54,12 @@ FULL = {
     "contradictions": "laterality: 'left' against 'right'",
     "explanation": "nearest to 'toe ache'; found by letters",
 }
+NEAREST = {"matched_term": "Toe", "nearest_id": "SNOMEDCT:101", "nearest_name": "Toe structure"}
 # Row, code, mention, concept, and what else is said.
 ROWS: list[tuple[int, str | None, str, str | None, dict[str, Any]]] = [
     (1, "T1", "sore toe", "SNOMEDCT:100", {**FULL, **DONE, "relation": "exact", "comment": 'yes, "sore"; | so\nit is'}),
     (1, "T1", "sore toe", "SNOMEDCT:101", {"rank": 2, "similarity": 0.5}),
-    (2, "T2", "no toe", None, {"matched_term": "Toe", "similarity": 0.31, "confidence": 0.5, "decision": "nil"}),
+    (2, "T2", "no toe", None, {**NEAREST, "similarity": 0.31, "confidence": 0.5, "decision": "nil"}),
     (3, "T3", "toe", "SNOMEDCT:101", {**DONE, "relation": "broad", "status": "flagged", "frequency": 2}),
     (4, "T4", "left toe", "SNOMEDCT:100", {**DONE, "relation": "narrow", "status": "rejected"}),
     (5, "T5", "glucose 7", "SNOMEDCT:200", {**DONE, "reviewer": "bob", "relation": "exact"}),

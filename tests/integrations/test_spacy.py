@@ -299,6 +299,7 @@ def test_two_processes(ruled, index_path):
     [
         ({"top_k": 0}, "top_k must be 1 or more, not 0"),
         ({"error": 1.5}, "error must be between 0 and 1, not 1.5"),
+        ({"nil_error": 1.5}, "nil_error must be between 0 and 1, not 1.5"),
         ({"options": {"flor": 0.2}}, "unknown option 'flor'; did you mean 'floor'"),
         ({"options": {"encoder": 1}}, "unknown option 'encoder'"),
         ({"options": {"filters": {"type": ["a"]}}}, "unknown filter 'type'; did you mean 'types'"),

@@ -15,6 +15,7 @@ import pytest
 
 from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.audit import read_audit
+from alphita.cli.normalize import text_of
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
 from alphita.jobs.reading import MentionFile
@@ -62,6 +63,19 @@ def test_a_map_holds_no_answer_that_nobody_has_accepted(normalizer, source, tmp_
     assert "a4" in (tmp_path / name).read_text()
 
 
+def test_a_nil_keeps_the_nearest_candidates(normalizer, source, tmp_path):
+    normalizer.floor = 1.0
+    for top in (1, 3):
+        table = MentionFile(source, column="mention")
+        run(normalizer, Job(table, tmp_path / "out.csv", top_k=top), Restart(force=True))
+        lines = [line for line in read(tmp_path / "out.csv") if line["mention"] == "headace"]
+        names = ("rank", "concept_id", "nearest_id", "nearest_name", "matched_term", "method")
+        first, *others = [tuple(line[name] for name in names) for line in lines]
+        assert first == ("1", "", "T:2", "Headache", "Headache", "nil")
+        assert len(others) == top - 1
+    assert others[0] == ("2", "T:2", "", "", "Headache", "nearest")
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_an_index_tells_which_concepts_are_standard(tmp_path, told):
     terminology = RichTerminology()
@@ -106,7 +120,7 @@ OTHERS = {
     "source vocabulary": {"header": Header(source_vocabulary="OTHER")},
     "prefixes": {"header": Header(prefixes={"X": "https://x.org/"})},
 }
-OF_THE_NORMALIZER = ("ranking", "error", "target", "filters", "floor", "index hash")
+OF_THE_NORMALIZER = ("ranking", "error", "nil_error", "target", "filters", "floor", "index hash")
 
 
 @pytest.mark.parametrize("name", [*COLUMNS, *OTHERS, *OF_THE_NORMALIZER])
@@ -140,6 +154,12 @@ def sure(normalizer, monkeypatch) -> Normalizer:
         fields={"content_hash": "abc"}, assurance=lambda error: "certified", origin=""
     )
     return normalizer
+
+
+def test_both_allowed_errors_are_told(sure, source, tmp_path):
+    sure.nil_error = 0.01
+    told = text_of(run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv")))
+    assert "2 accepted at an allowed error of 5%, 1 NIL at an allowed error of 1%, 1 for review" in told
 
 
 def test_an_audit_is_drawn_from_the_accepted_rows(sure, tmp_path):

@@ -120,6 +120,30 @@ def test_the_file_differs_from_what_was_written_by_the_counted_losses(tmp_path_f
     assert {what for what in counts if what != "not there"} <= set(module.LOSSES)
 
 
+NOT_HELD = ["fhir_r5", "omop"]
+
+
+@pytest.mark.parametrize("name", [name for name in READ if name not in NOT_HELD])
+def test_a_nil_keeps_its_nearest_concept_which_is_no_answer(tmp_path, name):
+    module, head = registry.load(PACKAGE, name), sample.header()
+    nil = sample.mapping("no toe", None, mention_code="c", nearest_id="HP:0000001", nearest_name="Toe (left)")
+    first, *others = sample.read(module, head, sample.write(module, head, [nil], tmp_path / "out"))
+    assert (first.concept_id, first.comment) == (None, None)
+    if name == "usagi":
+        assert [(one.rank, one.concept_id) for one in others] == [(2, "OMOP:11")]
+        assert module.losses(head, [nil]) == {"nearest_name": 1}
+    else:
+        assert (first.nearest_id, first.nearest_name, others) == ("HP:0000001", "Toe (left)", [])
+        assert module.losses(head, [nil]) == {}
+
+
+@pytest.mark.parametrize("name", NOT_HELD)
+def test_a_nearest_concept_without_a_place_is_counted(name):
+    nil = sample.mapping("no toe", None, mention_code="c", nearest_id="HP:0000001", nearest_name="Toe")
+    lost = registry.load(PACKAGE, name).losses(sample.header(), [nil])
+    assert lost == {"nearest_id": 1, "nearest_name": 1}
+
+
 # Mentions that come again: next to one another or not, with another answer or none, among those that cannot be written.
 again = st.lists(
     st.builds(

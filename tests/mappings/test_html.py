@@ -123,6 +123,14 @@ def test_all_that_a_mapping_says_is_there(tmp_path, status):
     assert html.losses(HEAD, [one]) == {}
 
 
+def test_the_allowed_errors_and_the_nearest_concept_of_a_nil(tmp_path):
+    nil = answer(concept_id=None, concept_name=None, nearest_id="HP:0000002", nearest_name="Toe")
+    found = page(tmp_path, [nil], replace(HEAD, error=0.05, nil_error=0.01))
+    assert "5% of accepted answers, 1% of NIL answers" in found.said
+    assert "nearest found: “sore toe”, Toe HP:0000002" in found.mentions[0]["text"]
+    assert "Allowed error" not in page(tmp_path, [nil]).said
+
+
 def test_only_the_page_s_own_script_may_run(tmp_path):
     content = page(tmp_path, [answer()]).content
     [script] = re.findall(r"<script>(.*?)</script>", content, re.DOTALL)

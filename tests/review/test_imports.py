@@ -63,6 +63,13 @@ def test_a_usagi_file_keeps_its_approvals(tmp_path):
         assert reviews.add_rows("codes", rows) == Added(0, 3)
 
 
+def test_the_nearest_concept_of_a_nil_can_be_chosen(tmp_path):
+    nil = mapping("toe", None, nearest_id="HP:2", nearest_name="Foot")
+    for further in ([], [mapping("toe", "HP:2", rank=2)]):
+        (row,) = read(tmp_path, nil, *further)
+        assert [one.concept_id for one in row.candidates] == [None, "HP:2"]
+
+
 @pytest.mark.parametrize(
     ("lines", "expected", "left"),
     [

@@ -133,6 +133,8 @@ def test_a_new_key_is_printed_once(tmp_path, capsys):
         ({"to": None}, UsageError, "say by --to"),
         ({"to": "no-such.index"}, InputError, "no-such.index"),
         ({"to": "hpoo"}, UsageError, "did you mean 'hpo'"),
+        ({"error": 0.02}, UsageError, "0.02 needs a calibration"),
+        ({"nil_error": 0.03}, UsageError, "0.03 needs a calibration"),
         ({"mappings": "no-such-folder/reviews.sqlite"}, AlphitaError, "no-such-folder"),
         ({"terminology": "no-such.terminology"}, InputError, "no-such.terminology"),
         ({"host": "256.256.256.256", "trust_user_header": "X-User"}, AlphitaError, "cannot listen"),

@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from alphita.answer.normalizer import Normalizer
+from alphita.answer.normalizer import Normalizer, NormalizerOptions
 from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index, build
-from alphita.options import Running
 from alphita.service import workers
 from alphita.service.batching import Batcher
 from alphita.service.normalizing import EncodeKind, NormalizeKind, Question, Work
@@ -44,7 +43,7 @@ class OfHashes(Opening):
 
 @pytest.fixture(scope="module")
 def opening(index_path) -> OfHashes:
-    return OfHashes(index_path, contents(index_path), None, Running(threads=1), log_mentions=False)
+    return OfHashes(index_path, contents(index_path), NormalizerOptions(threads=1), log_mentions=False)
 
 
 @pytest.fixture
@@ -76,7 +75,7 @@ def test_it_answers_as_the_server_itself_does_and_one_that_is_killed_is_replaced
 def test_another_index_in_its_place_is_not_answered_from(opening, index_path, tmp_path):
     other = build(small_terminology(), HashEncoder(seed=3), tmp_path / "other.index")
     with pytest.raises(InputError, match="not the one that the server opened"):
-        Opening(other.path, opening.contents, None, opening.running, log_mentions=False)()
+        Opening(other.path, opening.contents, opening.options, log_mentions=False)()
 
 
 def test_one_that_finds_another_index_is_a_failure_that_says_so(opening, index_path, tmp_path):

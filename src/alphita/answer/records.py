@@ -187,7 +187,10 @@ class Result:
 # The text about the nearest candidate if no concept fits.
 _NOTHING = Candidate("", "", "", 0.0)
 _NO_CONCEPT: dict[str, Any] = dict.fromkeys(
-    ("concept_id", "concept_name", "routes", "relation", "scope", "language", "source", "code", "homonyms")
+    (
+        *("concept_id", "concept_name", "routes", "relation", "scope", "language", "source", "code", "homonyms"),
+        "retired_concept",
+    )
 )
 
 
@@ -196,6 +199,8 @@ def lines(
 ) -> list[Mapping]:
     """Return the mappings for one input row of an output file: at least one, at most `top_k`."""
     is_nil = result.concept_id is None
+    first = result.candidates[0] if result.candidates else _NOTHING
+    shown = (first, *result.candidates) if is_nil else result.candidates
     explanation = None if result.explanation is None else str(result.explanation)
     mappings = [
         Mapping(
@@ -210,7 +215,7 @@ def lines(
             found.similarity,
             result.confidence if rank == 1 else None,
             result.decision if rank == 1 else None,
-            result.method,
+            result.method if rank == 1 or not is_nil else NEAREST,
             "|".join(found.routes) or None,
             found.relation,
             found.scope,
@@ -221,15 +226,17 @@ def lines(
             found.expansion,
             "|".join(found.contradictions) or None,
             found.retired_concept,
-            explanation if rank == 1 else None,
+            explanation=explanation if rank == 1 else None,
         )
-        for rank, found in enumerate(result.candidates[: 1 if is_nil else top_k] or (_NOTHING,), 1)
+        for rank, found in enumerate(shown[:top_k], 1)
     ]
-    if not is_nil:
-        return mappings
-    shown: dict[str, Any] = {
-        "matched_term": result.matched_term,
-        "similarity": result.similarity,
-        "retired_concept": None,
-    }
-    return [replace(mappings[0], **_NO_CONCEPT, **shown)]
+    if is_nil:
+        mappings[0] = replace(
+            mappings[0],
+            **_NO_CONCEPT,
+            matched_term=result.matched_term,
+            similarity=result.similarity,
+            nearest_id=first.concept_id or None,
+            nearest_name=first.concept_name or None,
+        )
+    return mappings

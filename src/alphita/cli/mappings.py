@@ -63,7 +63,7 @@ def convert(spec: ConvertSpec) -> None:
         # It is read again when it is written; problems are reported then.
         unread, silent = Rejects(), replace(header, tell=lambda text: None, lost=Counter())
         read = reader.read(spec.input, silent, unread)
-        ids = {concept for mapping in read for concept in (mapping.concept_id or "").split("|")}
+        ids = {concept for mapping in read for concept in (mapping.concept_id or mapping.nearest_id or "").split("|")}
         header = replace(header, target_info=load_concepts(writing.concepts, ids).get)
     part = output.with_name(output.name + ".part")
     losses: Counter[str] = Counter()

@@ -103,8 +103,13 @@ def text_of(summary: Summary, audit: int = 0) -> str:
     if summary.learned is not None:
         lines.append(f"learned from {summary.learned:,} phrases that reviewers confirmed")
     if summary.accepted is not None and summary.review is not None:
-        allowed = f" at an allowed error of {100 * summary.error:g}%" if summary.error is not None else ""
-        lines.append(f"{summary.accepted:,} accepted{allowed}, {summary.review:,} for review")
+        accepting, nil = (
+            "" if error is None else f" at an allowed error of {100 * error:g}%"
+            for error in (summary.error, summary.nil_error)
+        )
+        lines.append(
+            f"{summary.accepted:,} accepted{accepting}, {summary.nil:,} NIL{nil}, {summary.review:,} for review"
+        )
     if summary.assurance == "certified":
         lines.append("confidence: certified on strings of this index that ranker and confidence did not learn from")
     elif summary.assurance is not None and not summary.origin:

@@ -16,11 +16,12 @@ from alphita import clock, drafts, printing
 from alphita.cli._from_spec import ConfigFile, with_options
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.choice import Choice
-from alphita.jobs.spec import ERROR, TO
+from alphita.jobs.spec import ERROR, NIL_ERROR, TO
 from alphita.options import HOW, Running, group, option
 from alphita.service.settings import WHO, Settings, is_loopback
 
 if TYPE_CHECKING:
+    from alphita.answer.normalizer import NormalizerOptions
     from alphita.service.checking import Parts
 
 
@@ -45,8 +46,14 @@ class ServeSpec:
     )
     key_days: int | None = option(None, least=1, panel=WHO, help="Days for which the new key is valid.")
     error: float | None = option(None, like=ERROR)
+    nil_error: float | None = option(None, like=NIL_ERROR)
     given: Choice = group(Choice)
     running: Running = group(Running, panel=HOW)
+
+    def answering(self) -> NormalizerOptions:
+        from alphita.answer.normalizer import NormalizerOptions
+
+        return NormalizerOptions(error=self.error, nil_error=self.nil_error, **asdict(self.running))
 
 
 @partial(with_options, config=ConfigFile)
@@ -83,7 +90,7 @@ def _run(spec: ServeSpec) -> None:
     from alphita import machine, progress
 
     threads = machine.set_threads(spec.running.threads)
-    running = replace(spec.running, threads=threads)
+    options = replace(spec.answering(), threads=threads)
     from alphita.answer.normalizer import Normalizer
     from alphita.calibrate.from_mappings import confirmed
     from alphita.index.sources import index_of
@@ -106,7 +113,7 @@ def _run(spec: ServeSpec) -> None:
             Parts(
                 spec.settings,
                 _listen,
-                lambda: Normalizer(index_of(to, spec.given, threads=threads), error=spec.error, **asdict(running)),
+                lambda: Normalizer(index_of(to, spec.given, threads=threads), options=options),
                 spec.terminology,
                 mappings,
             ),
@@ -120,12 +127,12 @@ def _run(spec: ServeSpec) -> None:
         if mappings is not None and mappings.exists():
             with ReviewStore.open(mappings) as decided:
                 given = replace(given, confirmed=confirmed(decided))
-        index = index_of(to, given, threads=running.threads)
-        processes = spec.settings.processes or default_processes(running.device, threads)
-        running = replace(running, threads=machine.set_threads(max(1, threads // processes)))
-        normalizer = Normalizer(index, error=spec.error, **asdict(running))
+        index = index_of(to, given, threads=threads)
+        processes = spec.settings.processes or default_processes(options.device, threads)
+        options = replace(options, threads=machine.set_threads(max(1, threads // processes)))
+        normalizer = Normalizer(index, options=options)
         normalizer.encoder()  # a damaged model is reported now, not with the first request
-        opening = Opening(index.path, contents_opened(index), spec.error, running, spec.settings.log_mentions)
+        opening = Opening(index.path, contents_opened(index), options, spec.settings.log_mentions)
         if spec.demo:
             review_files.fill_demo(review_files.DEMO_STORE, normalizer)
         opened = load_terminology(spec.terminology) if spec.terminology is not None else None

@@ -41,7 +41,7 @@ def normalize_column(
 
     Rows keep their order, and pandas rows their index. A missing mention is NIL, as an empty one is: `rank` is 1,
     `method` "nil", and all else null. Equal rows are looked up once. With `top_k` above 1 a row comes once for each
-    of its candidates, `rank` counting them from 1; a row that is NIL comes once. Abbreviations defined in other rows
+    of its candidates, `rank` counting them from 1; of a NIL, they follow it. Abbreviations defined in other rows
     are known only after `normalizer.prepare(texts)`.
 
     Args:

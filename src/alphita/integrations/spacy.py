@@ -47,7 +47,8 @@ except ModuleNotFoundError as missing:
 
 # Where a result's plain values are: spaCy keeps and moves them with the span.
 VALUES = "alphita_values"
-# Options of `Normalizer` that the component gives itself.
+# Options of `Normalizer` that are the component's own.
+ERRORS = ("error", "nil_error")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class ComponentSettings:
     Attributes:
         to: what to answer with, as for `alphita.load`.
         error: the allowed error, 0 to 1; None: the usual one, if calibrated.
+        nil_error: the allowed share, among NIL answers, of those that have a concept, likewise.
         only_labels: look at spans with these labels alone; None: at all.
         spans_key: the group of `doc.spans`; None: `doc.ents`.
     """
@@ -64,6 +66,7 @@ class ComponentSettings:
     to: str
     top_k: int
     error: float | None
+    nil_error: float | None
     context: bool
     only_labels: tuple[str, ...] | None
     spans_key: str | None
@@ -78,6 +81,7 @@ class ComponentSettings:
     default_config={
         "top_k": 1,
         "error": None,
+        "nil_error": None,
         "context": True,
         "only_labels": None,
         "spans_key": None,
@@ -91,6 +95,7 @@ def make(
     to: str,
     top_k: int,
     error: float | None,
+    nil_error: float | None,
     context: bool,
     only_labels: list[str] | None,
     spans_key: str | None,
@@ -100,7 +105,7 @@ def make(
     """Make the component of a pipeline; for its config see `ComponentSettings`."""
     labels = None if only_labels is None else tuple(only_labels)
     return ConceptNormalizer(
-        name, ComponentSettings(to, top_k, error, context, labels, spans_key, prefix, options, nlp.lang)
+        name, ComponentSettings(to, top_k, error, nil_error, context, labels, spans_key, prefix, options, nlp.lang)
     )
 
 
@@ -139,7 +144,7 @@ class ConceptNormalizer(Pipe):
             if "filters" in options:
                 options["filters"] = _filters(options["filters"])
             index = index_of(self._to, language=self.settings.language)
-            self._normalizer = Normalizer(index, error=self.settings.error, **options)
+            self._normalizer = Normalizer(index, **{name: getattr(self.settings, name) for name in ERRORS}, **options)
             self._process = os.getpid()
         if self._process != os.getpid():
             raise UsageError(
@@ -265,9 +270,10 @@ def _set_kb_id(span: Span, concept_id: str, key: str | None, place: int) -> None
 def _check(settings: ComponentSettings) -> None:
     if settings.top_k < 1:
         raise UsageError(f"top_k must be 1 or more, not {settings.top_k}")
-    if settings.error is not None and not 0.0 < settings.error < 1.0:
-        raise UsageError(f"error must be between 0 and 1, not {settings.error}")
-    known = [name for name in NAMES if name != "error"]
+    for name in ERRORS:
+        if (error := getattr(settings, name)) is not None and not 0.0 < error < 1.0:
+            raise UsageError(f"{name} must be between 0 and 1, not {error}")
+    known = [name for name in NAMES if name not in ERRORS]
     for name in settings.options:
         if name not in known:
             raise UsageError(unknown("option", name, known))

@@ -91,7 +91,7 @@ class ConceptFinder(Pipe):
         self._opened = ConceptNormalizer(
             name,
             ComponentSettings(
-                settings.to, 1, None, False, None, None, settings.prefix, settings.options, settings.language
+                settings.to, 1, None, None, False, None, None, settings.prefix, settings.options, settings.language
             ),
         )
         self._annotator: Annotator | None = None

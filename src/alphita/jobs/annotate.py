@@ -98,7 +98,7 @@ def _identity(annotator: Annotator, job: Job, name: str) -> dict[str, object]:
     return {
         "alphita build": artefact.build(),
         "index hash": annotator.normalizer.index.content_hash,
-        "error": annotator.normalizer.error,
+        **{name: getattr(annotator.normalizer, name) for name in ("error", "nil_error")},
         "filters": None if annotator.normalizer.filters is None else repr(annotator.normalizer.filters),
         "input": str(job.texts.path),
         "column": job.texts.column,

@@ -44,7 +44,7 @@ class NormalizerSettings:
         calibration: a folder; None: that of the index, if any.
         floor: similarity, -1 to 1, below which no concept is given; without calibration.
         error: allowed share of errors, 0 to 1, among what is accepted; None: the usual one, if calibrated.
-        nil_error: likewise, of those that have a concept, among what is NIL.
+        nil_error: allowed share, 0 to 1, among NIL answers, of those that have a concept; None: as for `error`.
         filters: which concepts may be answered.
         threads: of each process; None: as the process has them.
         definitions: abbreviations that the whole input defines: short form, long form, how often, in the order found.

@@ -110,7 +110,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         "index hash": normalizer.index.content_hash,
         "ranking": normalizer.ranking,
         "calibration hash": None if calibration is None else calibration.fields.get("content_hash"),
-        **{name: getattr(normalizer, name) for name in ("floor", "error", "target")},
+        **{name: getattr(normalizer, name) for name in ("floor", "error", "nil_error", "target")},
         "filters": None if normalizer.filters is None else repr(normalizer.filters),
         "abbreviations' hash": None if abbreviations is None else _hash(abbreviations.to_json()),
         "decisions' hash": None if job.memory is None else job.memory.content_hash,
@@ -143,7 +143,14 @@ def header_of(normalizer: Normalizer, job: Job, date: str) -> Header:
         sources=versions | dict(job.header.sources),
         target_system=job.header.target_system or normalizer.target or _only_prefix(normalizer.index),
         target_info=job.header.target_info or _omop(normalizer.index),
+        **_errors(normalizer),
     )
+
+
+def _errors(normalizer: Normalizer) -> dict[str, Any]:
+    """Return the allowed errors, which a normaliser without calibration does not have."""
+    is_calibrated = normalizer.calibration is not None
+    return {name: getattr(normalizer, name) if is_calibrated else None for name in ("error", "nil_error")}
 
 
 def check_concepts(normalizer: Normalizer, job: Job, writer: ModuleType, header: Header) -> None:
@@ -271,6 +278,7 @@ class Summary:
     reviewed: int = 0
     learned: int | None = None
     error: float | None = None
+    nil_error: float | None = None
     assurance: str | None = None
     origin: str = ""
 
@@ -303,7 +311,7 @@ class Summary:
             audit=audit,
             lost=dict(lost or {}),
             learned=normalizer.index.learned,
-            error=normalizer.error if calibration is not None else None,
+            **_errors(normalizer),
             assurance=normalizer.assurance,
             origin=calibration.origin if calibration is not None else "",
         )

@@ -43,6 +43,11 @@ ERROR = Option(
     most=1.0,
     help="Allowed share of errors among accepted answers; 0.05 by default if there is a calibration.",
 )
+NIL_ERROR = Option(
+    least=0.0,
+    most=1.0,
+    help="Allowed share, among NIL answers, of strings that have a concept; 0.05 by default if there is a calibration.",
+)
 REPORT = Option(panel=AUDIT, help="Also write counts and times to this JSON file.")
 # Options of one file's job, and the values that they may have beside an engine.
 OF_ONE_FILE: dict[str, tuple[object, ...]] = {
@@ -175,6 +180,7 @@ class Spec:
         help="Calibration from 'alphita calibrate'; by default that of the index, otherwise that of its model.",
     )
     error: float | None = option(None, like=ERROR)
+    nil_error: float | None = option(None, like=NIL_ERROR)
     floor: float | None = option(
         None, least=-1.0, most=1.0, panel=HOW, help="Without a calibration: similarity below which the answer is NIL."
     )

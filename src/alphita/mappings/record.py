@@ -19,8 +19,8 @@ MappingType = Literal["maps_to", "maps_to_value", "maps_to_unit", "maps_to_opera
 class Mapping:
     """One target of one mention: a line of an output file; the fields are the columns, in every format.
 
-    A mention has one mapping for each of its candidates or targets, next to one another. NIL is one mapping, of rank 1,
-    without a concept.
+    A mention has one mapping for each of its candidates or targets, next to one another. NIL is a mapping of rank 1
+    without a concept; the nearest candidates may follow it.
 
     Attributes:
         row: 1-based number of the input row (a header is not counted).
@@ -50,6 +50,8 @@ class Mapping:
         contradictions: in what mention and matched term contradict each other, joined by `|`, as "laterality: left
             against right".
         retired_concept: the retired concept whose term matched; `concept_id` is its replacement.
+        nearest_id: for NIL, CURIE of the nearest concept, which is no answer.
+        nearest_name: its preferred term.
         explanation: why this one, in one line; None unless asked for.
         status: what a person decided: "unreviewed", "approved", "rejected", "flagged" or "ignored".
         mapping_type: what the target gives of the mention, in OMOP's words: "maps_to", "maps_to_value", ...
@@ -80,6 +82,8 @@ class Mapping:
     expansion: str | None
     contradictions: str | None
     retired_concept: str | None
+    nearest_id: str | None = None
+    nearest_name: str | None = None
     explanation: str | None = None
     status: str = "unreviewed"
     mapping_type: str = "maps_to"
@@ -106,6 +110,15 @@ def bare(row: int, code: str | None, mention: str, concept_id: str | None = None
         "method": method,
     }
     return Mapping(**_UNKNOWN | values | {"decision": REVIEWED if known.get("status") == "approved" else None} | known)
+
+
+def nearest(nil: Mapping) -> Mapping | None:
+    """Return the nearest concept of a NIL as a candidate that follows it."""
+    if nil.concept_id is not None or nil.nearest_id is None:
+        return None
+    known = {name: getattr(nil, name) for name in ("frequency", "matched_term", "similarity")}
+    mention = (nil.row, nil.mention_code, nil.mention)
+    return bare(*mention, nil.nearest_id, rank=2, concept_name=nil.nearest_name, **known)
 
 
 def chunks(mappings: Iterable[Mapping], most: int) -> Iterator[list[Mapping]]:

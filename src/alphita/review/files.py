@@ -26,7 +26,7 @@ from urllib.parse import quote, unquote
 from alphita import artefact
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, _curies, lost_anew, sssom
-from alphita.mappings.record import COLUMNS, Mapping, chunks
+from alphita.mappings.record import COLUMNS, Mapping, chunks, nearest
 from alphita.review import deciding, rows
 from alphita.review.records import Added, Decision, Kind, Project, ReviewRow
 from alphita.terminology import prefixes
@@ -378,7 +378,7 @@ def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Seque
     for mapping in mappings:
         check_reviewed(mapping)
         rows.check(replace(plain, frequency=_frequency(mapping), candidates=(mapping,)))
-    candidates = in_order(mappings)
+    candidates = in_order([*mappings, *filter(None, map(nearest, mappings))])
     return replace(plain, frequency=_frequency(candidates[0]), candidates=tuple(candidates))
 
 

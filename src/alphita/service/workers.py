@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -16,12 +16,11 @@ from typing import Any
 
 from alphita import machine, textio
 from alphita.answer.calibration_store import FOLDER
-from alphita.answer.normalizer import Normalizer
+from alphita.answer.normalizer import Normalizer, NormalizerOptions
 from alphita.artefact import MANIFEST
 from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index
 from alphita.jobs.engines.processes import die_with_parent
-from alphita.options import Running
 from alphita.service import logs
 from alphita.service.failures import refusal_of
 from alphita.service.normalizing import NormalizeKind, Question, Work
@@ -59,14 +58,13 @@ class Opening:
 
     index: Path
     contents: Contents
-    error: float | None
-    running: Running
+    options: NormalizerOptions
     log_mentions: bool
 
     def __call__(self) -> Work:
         """Open it."""
         # The server verified it; only that it is still the same is asked.
-        normalizer = Normalizer(Index.open(self.index, verify=False), error=self.error, **asdict(self.running))
+        normalizer = Normalizer(Index.open(self.index, verify=False), options=self.options)
         if contents(self.index) != self.contents:
             raise InputError("the index is not the one that the server opened", file=self.index, remedy="start again")
         return Work(normalizer)
@@ -148,7 +146,7 @@ def _serve(connection: Connection, opening: Opening) -> None:
     # Ctrl-C reaches every process of a terminal; the server decides, and answers what it is at.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=die_with_parent, daemon=True).start()
-    machine.set_threads(opening.running.threads)
+    machine.set_threads(opening.options.threads)
     logs.configure(mentions=opening.log_mentions)
     signal.signal(signal.SIGHUP, lambda *_: logs.reopen())
     work: Work | None = None

@@ -73,6 +73,7 @@ class Header:
         sources: versions of the target terminologies, by CURIE prefix.
         prefixes: URIs of CURIE prefixes that `terminology/prefixes.tsv` lacks, or that are to replace it there.
         with_review: a map (`IS_MAP`) holds answers that nobody has accepted, too.
+        error, nil_error: the allowed errors of accepted and of NIL answers; None: not known.
         target_info: the OMOP facts of a concept, by its CURIE; None where it has none.
         lost: counts, while a file is read, what it says and mappings do not hold, in words.
         tell: takes a line on what a whole file was read or written without; it names columns, never values.
@@ -96,6 +97,8 @@ class Header:
     with_review: bool = option(
         False, help="Also write answers that nobody has accepted, in formats without a field for it: OMOP, FHIR."
     )
+    error: float | None = None
+    nil_error: float | None = None
     target_info: Callable[[str], TargetInfo | None] | None = None
     lost: Counter[str] = field(default_factory=Counter)
     tell: Callable[[str], None] = progress.say

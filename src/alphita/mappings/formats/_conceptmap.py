@@ -49,6 +49,11 @@ class Release(Protocol):
     def target(mapping: Mapping, code: str) -> Target: ...
 
     @staticmethod
+    def nil(mapping: Mapping) -> Target | None:
+        """Return the target that says NIL; None: the element itself says it."""
+        ...
+
+    @staticmethod
     def element(targets: list[Target]) -> dict[str, Any]:
         """Return what an element says beside code and display; no target means that there is no mapping."""
         ...
@@ -73,13 +78,14 @@ class Document:
         return b""
 
     def encode(self, header: Header, mappings: Sequence[Mapping]) -> bytes:
-        """Return JSON Lines: source system, target system, code, display and target of each mapping."""
+        """Return JSON Lines: target system, code, display and target of each mapping, and the target of a NIL."""
         dump = json.JSONEncoder(ensure_ascii=False).encode
         lines = []
         for mapping in _fields.one_by_one(mappings):
             if self._why(header, mapping):
                 continue
             system, target = _target(self._release, header, mapping)
+            nil = None if target else self._release.nil(mapping)
             lines.append(
                 dump(
                     {
@@ -87,6 +93,7 @@ class Document:
                         "code": mapping.mention_code or "",
                         "display": _display(mapping),
                         "target": dump(target) if target else "",
+                        "nil": dump(nil) if nil else "",
                     }
                 )
                 + "\n"
@@ -97,10 +104,10 @@ class Document:
         """Write the document aside, one element a line, rename it, remove the part, and tell what was left out."""
         import polars as pl
 
-        schema = dict.fromkeys(("target_system", "code", "display", "target"), pl.String)
+        schema = dict.fromkeys(("target_system", "code", "display", "target", "nil"), pl.String)
         rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
         written = len(rows)
-        rows = rows.unique(maintain_order=True)
+        rows = rows.unique(["target_system", "code", "display", "target"], keep="first", maintain_order=True)
         repeats, distinct = written - len(rows), len(rows)
         has_target = pl.col("target") != ""
         # That there is none in one terminology goes to a group of its own, where readers would take it for an answer.
@@ -119,7 +126,7 @@ class Document:
                 start = json.dumps(facts, ensure_ascii=False).removesuffix("}")
                 file.write(("," if place else "") + "\n" + start + (", " if facts else "") + '"element": [')
                 for count, (key, some) in enumerate(groupby(group, key=lambda row: row[1:3])):
-                    targets = [textio.json_value(row[3]) for row in some if row[3]]
+                    targets = [textio.json_value(row[3] or row[4]) for row in some if row[3] or row[4]]
                     element = {name: value for name, value in zip(("code", "display"), key, strict=True) if value}
                     written_element = json.dumps(element | self._release.element(targets), ensure_ascii=False)
                     file.write(("," if count else "") + "\n" + written_element)
@@ -150,7 +157,8 @@ class Document:
     def losses(self, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
         def held(mapping: Mapping) -> Mapping:
             system, target = _target(self._release, header, mapping)
-            facts = self._release.facts(target) if target else None
+            nil = self._release.nil(mapping) or {}
+            facts = self._release.facts(target) if target else _fields.nearest_in(nil.get("comment"))
             concept = _curies.from_fhir(header, system, target["code"]) if target else None
             return _mapping(1, mapping.mention_code, _display(mapping), concept, facts)
 
@@ -185,6 +193,7 @@ class Document:
                     continue
                 _fields.read_as(header, group, source=source)
                 meant = False
+                nearest: dict[str, Any] = {}
                 for at, target in targets:
                     try:
                         concept, facts = self._said(header, system, where, target, at)
@@ -197,9 +206,11 @@ class Document:
                         self._count_lost(header, mapping, target)
                         yield mapping
                         meant = True
+                    else:
+                        nearest = nearest or facts or {}
                 # That it is not this concept says little where another is named.
                 if not meant:
-                    yield _mapping(number, code, display, None, None)
+                    yield _mapping(number, code, display, None, nearest)
 
     def _said(
         self, header: Header, system: str, group: str, target: Target, at: str
@@ -215,7 +226,7 @@ class Document:
         if facts is None:
             if (code := target.get("equivalence") or target.get("relationship")) != "unmatched":
                 header.lost[f"targets that are {code}"] += 1
-            return None, None
+            return None, _fields.nearest_in(target.get("comment"))
         if not target.get("code"):
             raise InputError("a target without a code", field=f"{at}.code")
         concept = _curies.from_fhir(header, system, target["code"])

@@ -28,6 +28,7 @@ _ROUNDED = 0.0051
 _COMPARED = tuple(name for name in COLUMNS if name != "row")
 UNSETTLED = "answers that nobody has accepted (--with-review writes them)"
 _OMOP_NUMBER = re.compile(r"OMOP:(0|[1-9]\d{0,9})")
+_NEAREST = re.compile(r"nearest concept: (.+?)(?: \((.*)\))?", re.DOTALL)
 NO_OMOP = TargetInfo(0, "", "None")
 _HINTS = get_type_hints(Mapping)
 KINDS: dict[str, type] = {
@@ -217,6 +218,20 @@ def left_out(mapping: Mapping, statuses: Sequence[str] = (), settled: bool = Fal
         return f"{mapping.status} mappings"
     accepted = mapping.status == "approved" or mapping.decision in ("accept", REVIEWED)
     return UNSETTLED if settled and mapping.concept_id is not None and not accepted else None
+
+
+def nearest_comment(mapping: Mapping) -> str | None:
+    """Return the nearest concept of a NIL as a comment, where a format has no other place for it."""
+    if mapping.concept_id is not None or mapping.nearest_id is None:
+        return None
+    name = f" ({mapping.nearest_name})" if mapping.nearest_name else ""
+    return f"nearest concept: {mapping.nearest_id}{name}"
+
+
+def nearest_in(comment: str | None) -> dict[str, str | None]:
+    """Return the fields that `nearest_comment` wrote as a comment; none of another one."""
+    found = _NEAREST.fullmatch(comment or "")
+    return {} if found is None else {"nearest_id": found[1], "nearest_name": found[2], "comment": None}
 
 
 def omop_target(header: Header, concept_id: str | None) -> TargetInfo | None:

@@ -1,9 +1,10 @@
 """FHIR ConceptMap R4. Specification: http://hl7.org/fhir/R4/conceptmap.html
 Version 4.0.1. The document is the same in R4B (4.3.0).
 
-NIL is a target of equivalence `unmatched` without a code. `narrower` and `inexact` must have a comment (invariant
-cmd-1): where the reviewer gave none, one is written that says what the code says. A mapping whose relation is not known
-is `relatedto`. Rejections have no place here and are left out, as are further candidates and other types of target.
+NIL is a target of equivalence `unmatched` without a code; its comment names the nearest concept. `narrower` and
+`inexact` must have a comment (invariant cmd-1): where the reviewer gave none, one is written that says what the code
+says. A mapping whose relation is not known is `relatedto`. Rejections have no place here and are left out, as are
+further candidates and other types of target.
 """
 
 from __future__ import annotations
@@ -53,8 +54,13 @@ class _R4:
         return {name: value for name, value in facts.items() if value}
 
     @staticmethod
+    def nil(mapping: Mapping) -> Target:
+        comment = text(_fields.nearest_comment(mapping))
+        return {"equivalence": "unmatched"} | ({"comment": comment} if comment else {})
+
+    @staticmethod
     def element(targets: list[Target]) -> dict[str, Any]:
-        return {"target": targets or [{"equivalence": "unmatched"}]}
+        return {"target": targets}
 
     @staticmethod
     def facts(target: Target) -> dict[str, Any] | None:

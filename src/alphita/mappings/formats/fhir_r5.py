@@ -1,10 +1,10 @@
 """FHIR ConceptMap R5. Specification: http://hl7.org/fhir/R5/conceptmap.html
 Version 5.0.0.
 
-NIL is `noMap`, beside which there is no target (invariant cmd-4). Every narrower target has a comment (cmd-1 asks for
-one): where the reviewer gave none, one is written that says what the code says. Similarity, confidence and status are
-properties of the target. A mapping whose relation is not known is `related-to`, and counted. Rejections have no place
-here and are left out, as are further candidates and other types of target.
+NIL is `noMap`, beside which there is no target (invariant cmd-4), nor a place for the nearest concept. Every narrower
+target has a comment (cmd-1 asks for one): where the reviewer gave none, one is written that says what the code says.
+Similarity, confidence and status are properties of the target. A mapping whose relation is not known is `related-to`,
+and counted. Rejections have no place here and are left out, as are further candidates and other types of target.
 """
 
 from __future__ import annotations
@@ -76,6 +76,10 @@ class _R5:
             ],
         }
         return {name: value for name, value in facts.items() if value}
+
+    @staticmethod
+    def nil(mapping: Mapping) -> None:
+        return None
 
     @staticmethod
     def element(targets: list[Target]) -> dict[str, Any]:

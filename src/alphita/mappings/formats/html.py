@@ -184,11 +184,17 @@ def _facts(header: Header) -> Iterator[tuple[str, str]]:
         "Codes of the mentions": codes,
         "Mapping set": mapping_set,
         "Licence": header.licence,
+        "Allowed error": _errors(header),
         "Date": header.date,
         "Made by": tool,
     }.items():
         if value:
             yield name, text(value)
+
+
+def _errors(header: Header) -> str:
+    shares = {"accepted": header.error, "NIL": header.nil_error}
+    return ", ".join(f"{100 * share:g}% of {what} answers" for what, share in shares.items() if share is not None)
 
 
 def _system(header: Header, prefix: str) -> str:
@@ -297,6 +303,9 @@ def _answer(header: Header, mapping: Mapping) -> str:
     if mapping.concept_id is None:
         term = mapping.matched_term
         near = f"nearest found: {_quoted(term, mapping.language)}" if term else "nothing came near"
+        if mapping.nearest_id:
+            name = text(mapping.nearest_name) if mapping.nearest_name not in (None, "", term) else ""
+            near += f", {f'{name} {_links(header, mapping.nearest_id)}'.strip()}"
         shown = "<b class=nil>No concept fits</b>"
         # Of what people settled nobody says what else was found.
         return shown if mapping.method == "reviewed" and not term else f"{shown}<p class=quiet>{near}</p>"
@@ -314,11 +323,15 @@ def _answer(header: Header, mapping: Mapping) -> str:
 def _concept(header: Header, mapping: Mapping) -> str:
     """Return a concept's name and its ids, each linked to its address where that is known."""
     name = f"<bdi class=b>{text(mapping.concept_name)}</bdi> " if mapping.concept_name else ""
+    return name + _links(header, mapping.concept_id or "")
+
+
+def _links(header: Header, curies: str) -> str:
     ids = []
-    for curie in (mapping.concept_id or "").split("|"):
+    for curie in curies.split("|"):
         address = _address(header, curie)
         ids.append(f'<a href="{text(address)}">{text(curie)}</a>' if address else f"<code>{text(curie)}</code>")
-    return name + " ".join(ids)
+    return " ".join(ids)
 
 
 def _address(header: Header, curie: str) -> str:
@@ -433,6 +446,7 @@ def _particular_fields(mapping: Mapping, whole: bool) -> Iterator[tuple[str, str
     yield "code there", mapping.code
     yield "read as", mapping.expansion
     yield "retired concept", mapping.retired_concept
+    yield "nearest concept", " ".join(filter(None, (mapping.nearest_id, mapping.nearest_name)))
     yield "reviewed", mapping.reviewed_at
     if whole:
         yield "also names", ", ".join(_several(mapping.homonyms))

@@ -3,9 +3,10 @@ Version 1.1, in its canonical form: rows and prefixes sorted, no empty column, n
 
 A mention with a code is a subject of the prefix `source_vocabulary`; one without is an `rdfs literal`. NIL is
 `sssom:NoTermFound` as object of skos:exactMatch, with the target system as object_source: a CURIE without a local part,
-which stands for the URI of its prefix. A rejection has the predicate_modifier `Not`. A mapping whose relation is not
-known makes the weakest claim there is, and is counted: skos:relatedMatch, or if it is rejected Not skos:exactMatch.
-Further candidates and rejections of NIL, which would say nothing in SSSOM, are left out, and counted.
+which stands for the URI of its prefix. Its comment names the nearest concept, unless a person wrote one. A rejection
+has the predicate_modifier `Not`. A mapping whose relation is not known makes the weakest claim there is, and is
+counted: skos:relatedMatch, or if it is rejected Not skos:exactMatch. Further candidates and rejections of NIL, which
+would say nothing in SSSOM, are left out, and counted.
 
 match_string and reviewer_label have several values, joined by `|`. A matched term is one of them, whatever marks it
 holds; reviewers are joined by `|` in a mapping as well.
@@ -230,7 +231,7 @@ def _slots(header: Header, mapping: Mapping) -> dict[str, str]:
         "match_string": value_of(mapping.matched_term or "") if justification == LEXICAL else "",
         "similarity_score": decimals(similarity),
         "similarity_measure": "" if similarity is None else COSINE,
-        "comment": mapping.comment or "",
+        "comment": mapping.comment or _fields.nearest_comment(mapping) or "",
     }
     return {name: value for name, value in slots.items() if value}
 
@@ -266,6 +267,7 @@ def _mapping(own: Collection[str], slots: Dictionary[str, str], number: int, fil
     reviewed = justification in (MANUAL, REVIEW)
     method, routes = MADE.get(justification, ("nearest", None))
     status = "rejected" if modifier else "approved" if reviewed else "unreviewed"
+    comment = slots.get("comment") or None
     concept = None if nil else file.curie(object_) if file else object_
     return bare(
         number,
@@ -282,7 +284,7 @@ def _mapping(own: Collection[str], slots: Dictionary[str, str], number: int, fil
         status=status,
         reviewer=joined(slots.get("reviewer_label", "")) or None,
         reviewed_at=slots.get("review_date") or None,
-        comment=slots.get("comment") or None,
+        **{"comment": comment} | (_fields.nearest_in(comment) if nil else {}),
     )
 
 

@@ -2,7 +2,8 @@
 Version 1.4.3, with its way of writing cells: quotes doubled, a backslash as two, a line break as backslash and n.
 
 One row for each target of a mention, next to one another; conceptId 0 where there is none. Further candidates are no
-targets: their concept ids stand in sourceAutoAssignedConceptIds, joined by `;`. A sourceFrequency of -1 is Usagi's word
+targets: their concept ids stand in sourceAutoAssignedConceptIds, joined by `;`; so does that of the nearest concept of
+a NIL without candidates. A sourceFrequency of -1 is Usagi's word
 for none.
 
 matchScore orders Usagi's list: it is the confidence, or the similarity where there is none, with two decimals. Usagi
@@ -113,8 +114,7 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the rows; the mappings of one mention must come together."""
     texts = []
     for mention in _mentions(header, mappings):
-        shown = (_target(header, candidate) for candidate in mention.candidates if candidate.concept_id is not None)
-        numbers = ";".join(str(found.omop_concept_id) for found in shown if found)
+        numbers = _automatic(header, mention)
         texts += [
             ",".join(map(_cell, _row(header, target, mention.status, numbers))) + "\n" for target in mention.targets
         ]
@@ -146,7 +146,8 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
             cells = dict(zip(COLUMNS, _row(header, mapping, mention.status, ""), strict=True))
             cells = {name: _unescaped(_escaped(cell)) for name, cell in cells.items()}
             # The OMOP number is another name of the same concept.
-            pairs.append((mapping, replace(_mapping(cells, 1), concept_id=mapping.concept_id)))
+            nearest = mapping.nearest_id if _automatic(header, mention) else None
+            pairs.append((mapping, replace(_mapping(cells, 1), concept_id=mapping.concept_id, nearest_id=nearest)))
     return {what: number for what, number in whole.items() if number} | _fields.count(pairs)
 
 
@@ -200,6 +201,15 @@ def _mentions(header: Header, mappings: Sequence[Mapping]) -> Iterator[_Mention]
         kept = standing or targets
         status = _status({STATUSES[mapping.status] for mapping in kept})
         yield _Mention(kept, rejected, candidates, status, repeated)
+
+
+def _automatic(header: Header, mention: _Mention) -> str:
+    """Return the OMOP ids of the candidates; of a NIL without any, that of its nearest concept."""
+    ids = [candidate.concept_id for candidate in mention.candidates]
+    if not any(ids) and header.target_info is not None:
+        ids = [one for target in mention.targets for one in (target.nearest_id or "").split("|")]
+    found = (_fields.omop_target(header, concept_id) for concept_id in ids if concept_id)
+    return ";".join(str(target.omop_concept_id) for target in found if target)
 
 
 def _key(mapping: Mapping) -> tuple[str, str]:
