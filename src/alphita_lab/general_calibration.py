@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.answer.calibration_store import Calibration
-from alphita.answer.decision import ACCEPT, NONE, RIGHT, WITH_ERROR, Kind, fit_outcomes
+from alphita.answer.decision import ACCEPT, NIL, NONE, RIGHT, WITH_ERROR, Kind, fit_outcomes
 from alphita.answer.features import MENTION_NAMES
 from alphita.answer.pipeline import Pipeline
 from alphita.calibrate import fitting, ranker_training, reliability, scored_examples
@@ -38,7 +38,7 @@ NIL_SHARE, NIL_PARTS = 0.2, {NEAR: 0.25, FAR: 0.3, NO_FINDING: 0.4}
 # Where there is a code for everything else, nothing that is left out has none.
 CLASSIFICATIONS = ("ICD-10-CM",)
 EQUAL = MENTION_NAMES.index("equal_to_a_term")
-# A decision must keep its error on each of these kinds of strings, and accepting on this share of the targets.
+# Accepting must keep its error on each of these kinds of strings, and on this share of the targets.
 KINDS = (OTHER_NAME, EVERYDAY, SYNONYM)
 TARGETS_KEPT = 0.9
 
@@ -161,21 +161,23 @@ def _weights(
 
 
 def threshold(population: Population, outcomes: Any, kind: Kind, error: float) -> float | None:  # noqa: ANN401
-    """Return the least probability at which inexact strings of all kinds, and of most targets, keep an error.
+    """Return the least probability at which inexact strings keep an error; None if they never do.
 
-    None if those of a kind never do.
+    Accepting keeps it on each kind of them, and on most targets.
     """
     crossed = population.crossed
     given, kept = crossed.given(outcomes, kind), crossed.kept(kind)
     inexact = population.weight * population.inexact
+    if kind == NIL:
+        return _least(given, kept, [inexact], error)
     none = inexact * (crossed.outcome == NONE)
     of_kinds = []
     for name in KINDS:
         own = inexact * ((population.kinds == name) & (crossed.outcome != NONE))
         of_kinds.append(own + none * own.sum() * NIL_SHARE / (1 - NIL_SHARE) / max(none.sum(), 1e-12))
     found = _least(given, kept, of_kinds, error)
-    if found is None or kind != ACCEPT:
-        return found
+    if found is None:
+        return None
     of_targets = [
         _least(given, kept, [inexact * (population.targets == name)], error) for name in np.unique(population.targets)
     ]

@@ -45,6 +45,8 @@ MOST_NAMES, MOST_OTHERS = 900, 150
 LEARNED = 0.25
 # Of the names asked, the share that leads to a concept beside or above the right one.
 LENT_ELSEWHERE = 0.05
+# Vocabularies with substances, which are asked as they are ordered.
+SUBSTANCES = ("MeSH",)
 # Letters of a long word.
 LONG = 7
 OTHER_NAME, EVERYDAY, NEAR, FAR, NO_FINDING = "other name", "everyday phrase", "near", "far", "no finding"
@@ -110,7 +112,7 @@ def make(
         )
     index = Index.open(place.with_suffix(".index"))
     left_out = [*_names_left_out(vocabulary, kept, target), *_far(index, given, target.seed)]
-    return Made(target, index, _examples(index, asked, left_out, target.seed))
+    return Made(target, index, _examples(index, asked, left_out, target))
 
 
 def _kept(vocabulary: Terminology, target: Target) -> NDArray[np.bool_]:
@@ -225,6 +227,12 @@ class LeftOut(NamedTuple):
     kind: str
 
 
+def prescribed(name: str, chance: random.Random) -> str:
+    """Return a name as it is ordered: "metformin 500 mg tab"."""
+    amount = f"{chance.choice((5, 10, 20, 25, 40, 50, 100, 250, 500))} {chance.choice(('mg', 'mg/ml', 'mcg', 'ml'))}"
+    return f"{name} {amount} {chance.choice(('tab', 'cap', 'inj', 'po', 'iv', 'daily', 'bid', ''))}".strip()
+
+
 def _far(index: Index, given: Enrichment, seed: int) -> list[LeftOut]:
     """Return names of other vocabularies' concepts that the index lacks, as people write them, and everyday phrases."""
     assert given.sources is not None
@@ -243,10 +251,7 @@ def _far(index: Index, given: Enrichment, seed: int) -> list[LeftOut]:
     for name in drawn:
         way = chance.random()
         if way < PRODUCT:
-            amount = (
-                f"{chance.choice((5, 10, 20, 25, 40, 50, 100, 250, 500))} {chance.choice(('mg', 'mg/ml', 'mcg', 'ml'))}"
-            )
-            name = f"{name} {amount} {chance.choice(('tab', 'cap', 'inj', 'po', 'iv', 'daily', 'bid', ''))}".strip()
+            name = prescribed(name, chance)
         elif way < NOISY:
             name = noisy(name, chance)
         written.append(LeftOut(name, FAR))
@@ -326,7 +331,7 @@ def _without(given: Enrichment, exclude: frozenset[str], lent: pl.DataFrame) -> 
     return given._replace(sources=given.sources._replace(names=names, given=lending))
 
 
-def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[LeftOut], seed: int) -> Examples:
+def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[LeftOut], target: Target) -> Examples:
     """Return all that is asked of an index."""
     rows = index.concept_rows(asked["id"].to_list())
     found = index.rows(asked["key"].to_list())
@@ -335,7 +340,7 @@ def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[LeftOut], se
     names, kinds = asked["name"].to_list(), asked["kind"].to_list()
     nothing = np.full(len(there), -1)
     named = Examples([names[row] for row in there], rows[there], nothing, nothing, [kinds[row] for row in there])
-    own, concepts = examples.own_names(index, seed=seed, most=12 * MOST_OTHERS)
+    own, concepts = examples.own_names(index, seed=target.seed, most=12 * MOST_OTHERS)
     several = [
         np.arange(start, min(start + 3 * MOST_OTHERS, len(own))) for start in range(0, len(own), 3 * MOST_OTHERS)
     ]
@@ -348,15 +353,19 @@ def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[LeftOut], se
     strings_asked = clean_many([*named.mentions, *none.mentions])
     unknown = hashed([one for one in strings_asked if zlib.crc32(one.encode()) % KNOWN_ELSEWHERE])
     index.segment.elsewhere = np.setdiff1d(index.segment.elsewhere, unknown)
-    typed = examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=seed)
+    typed = examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=target.seed)
     longer = concepts[np.concatenate(several[2:4])]
+    ordered = strings[2] if target.vocabulary in SUBSTANCES else []
+    chance = random.Random(f"{target.seed} ordered")
+    products = examples.itself([prescribed(name, chance) for name in ordered], concepts[several[2][: len(ordered)]])
     parts = [
         named,
+        products._replace(kinds=[examples.NOISE] * len(ordered)),
         examples.itself(strings[0][:MOST_OTHERS], concepts[several[0]][:MOST_OTHERS]),
         typed.take(np.arange(min(MOST_OTHERS, len(typed.mentions)))),
-        examples.abbreviated(index, strings[2] + strings[3], longer, most=MOST_OTHERS, seed=seed),
-        examples.short_forms(index, lambda _: True, most=MOST_OTHERS, seed=seed),
+        examples.abbreviated(index, strings[2] + strings[3], longer, most=MOST_OTHERS, seed=target.seed),
+        examples.short_forms(index, lambda _: True, most=MOST_OTHERS, seed=target.seed),
         none,
-        examples.foreign(index, WORDS, seed=seed),
+        examples.foreign(index, WORDS, seed=target.seed),
     ]
     return examples.join([part for part in parts if part.mentions])

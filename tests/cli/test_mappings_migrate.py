@@ -112,7 +112,8 @@ def test_rows_to_be_decided_are_ranked_with_the_filters_of_their_project(
         name: [[one.concept_id for one in each.row.candidates] for each in reviews.every(name)]
         for name in ("throats", "codes")
     }
-    assert found == dict.fromkeys(("throats", "codes"), [[None, "X:11"], ["X:11"]])
+    ids = [[None, "X:11"], ["X:11"]]
+    assert found == {"throats": ids, "codes": ids}
     assert reviews.standing(10).row.candidates[0].concept_id == "X:26"
     assert reviews.project("throats").filters == throats.filters
 
