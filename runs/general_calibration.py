@@ -46,6 +46,7 @@ LOADERS = "alphita.terminology.loaders"
 HPO = "HPO"
 # Those of packages.
 IN_PACKAGES = {HPO: "hpo", "ICD-10-CM": "icd10cm"}
+PACKAGE_LICENCES = {HPO: "HPO licence", "ICD-10-CM": "public domain"}
 # Concepts of a small target.
 SMALL = 3_000
 VOCABULARIES = SOURCES | {"MONDO": Source(("MONDO2026",), "2026", "CC-BY-4.0")}
@@ -102,6 +103,19 @@ def simulated(
         asked = translations(read_table(terms), english.index, encoder.folder, languages)
         made.append(replace(english, target=Target(HPO, "names in " + ", ".join(languages)), asked=asked))
     return made
+
+
+def told(made: Sequence[Made]) -> list[dict[str, str]]:
+    """Return name, version and licence of each vocabulary."""
+    found = {}
+    for one in made:
+        name = one.target.vocabulary
+        version = str(one.index.manifest["sources"][0].get("version") or "")
+        licence = PACKAGE_LICENCES.get(name, "")
+        if name in VOCABULARIES:
+            version, licence = VOCABULARIES[name].version, VOCABULARIES[name].licence
+        found[name] = {"name": name, "version": version, "licence": licence}
+    return list(found.values())
 
 
 def translations(terms: pl.DataFrame, index: Index, model: Path, languages: Sequence[str]) -> examples.Examples:
@@ -161,7 +175,7 @@ def main(words: list[str] | None = None) -> int:
         given.work.mkdir(parents=True, exist_ok=True)
         targets = [one for one in TARGETS if not given.small or one == Target(HPO) or is_small(one)]
         made = simulated(targets, given.terms, given.relations, encoder, given.work, given.languages)
-        fit_general(made, seed=given.seed).save(given.output or given.model / "calibration")
+        fit_general(made, told(made), seed=given.seed).save(given.output or given.model / "calibration")
 
     return study.status(act)
 

@@ -59,15 +59,15 @@ class Population(NamedTuple):
     weight: NDArray[np.float64]
 
 
-def fit_general(made: Sequence[Made], *, seed: int = 0) -> Calibration:
-    """Fit ranker, outcomes and thresholds on simulated targets."""
+def fit_general(made: Sequence[Made], vocabularies: Sequence[Mapping[str, str]], *, seed: int = 0) -> Calibration:
+    """Fit ranker, outcomes and thresholds on simulated targets; `vocabularies` is what the manifest says of these."""
     start = time.perf_counter()
     fitted = fit_seen({one.target: _seen(one) for one in made}, seed=seed)
     fields = {
         "general": True,
         "model_hash": made[0].index.base_model_hash,
         "seed": seed,
-        "vocabularies": sources_of(made),
+        "vocabularies": list(vocabularies),
         "seconds": round(time.perf_counter() - start, 1),
     }
     return replace(fitted, fields=fields)
@@ -89,15 +89,6 @@ def fit_seen(parts: Mapping[Target, Seen], *, seed: int = 0) -> Calibration:
     accept, nil = ({error: threshold(population, outcomes, kind, error) for error in ERRORS} for kind in WITH_ERROR)
     draft = Calibration(ranker, outcomes, accept, nil)
     return replace(draft, figures=_figures(draft, population))
-
-
-def sources_of(made: Sequence[Made]) -> list[dict[str, str]]:
-    """Return name, version and licence of each vocabulary."""
-    first = {one.target.vocabulary: one for one in reversed(made)}
-    return [
-        {"name": name, "version": str(one.index.manifest["sources"][0].get("version") or "")}
-        for name, one in sorted(first.items())
-    ]
 
 
 def _seen(one: Made) -> Seen:

@@ -49,7 +49,9 @@ def fit_some(targets: list[Made], **options) -> Calibration:
         quickly(patch)
         patch.setattr(general_calibration, "EPOCHS", 6)
         patch.setattr(general_calibration.TermEncoder, "load", lambda _: ENCODER)
-        return fit_general(targets, **options)
+        return fit_general(targets, NAMED, **options)
+
+NAMED = [{"name": "one", "version": "1", "licence": "made up"}]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_it_says_what_it_was_fitted_on(fitted):
     assert fitted.is_general
     assert fitted.fields["model_hash"] == ENCODER.content_hash
     assert "index_hash" not in fitted.fields
-    assert [one["name"] for one in fitted.fields["vocabularies"]] == ["ICD-10-CM", "one", "two"]
+    assert fitted.fields["vocabularies"] == NAMED
     assert fitted.definitions is None
     figures = fitted.figures
     assert figures["population"].endswith("4 simulated targets, each answered by what was fitted on other vocabularies")
@@ -156,7 +158,7 @@ def test_each_target_counts_alike(targets):
         quickly(patch)
         patch.setattr(general_calibration, "EPOCHS", 1)
         patch.setattr(general_calibration, "_figures", lambda _, population: {"population": population})
-        population: Population = fit_general(targets).figures["population"]
+        population: Population = fit_general(targets, NAMED).figures["population"]
     totals = [population.weight[population.targets == target.name].sum() for target in TARGETS]
     assert totals == pytest.approx([len(population.kinds) / 4] * 4)
     assert len({(population.targets == target.name).sum() for target in TARGETS}) > 1
