@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.errors import UsageError
+from alphita.index.choice import REVIEWED
 from alphita.index.lookup import EVERY_ROUTE, EXACT, LETTERS, VECTORS, Lookup
 from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.mention import axes
@@ -239,7 +240,8 @@ def term_features(segment: Segment) -> dict[str, NDArray[np.bool_]]:
         "layperson_term": equals(kind, "layperson"),
         "not_official": ~equals(status, STATUSES[0]) if status is not None else np.zeros(n, bool),
         "retired_term": _given(text("retired_concept"), n),
-        "borrowed_term": segment.borrowed,
+        # What people confirmed is as good as the terminology's own name.
+        "borrowed_term": segment.borrowed & ~equals(text("source"), REVIEWED),
     }
 
 
