@@ -87,7 +87,7 @@ def fit(
         {error: certificate.threshold for error, certificate in certificates[kind].items()} for kind in WITH_ERROR
     )
     figures = {
-        **figures_of(tested, certificates, known.origin),
+        **figures_of(tested, certificates, estimated[NIL].get(DEFAULT_ERROR), known.origin),
         "estimated": {f"{error:g}": tested.accepted(threshold) for error, threshold in estimated[ACCEPT].items()},
         "from_general": start_from is not None,
         "learned_from": counts_of(learned.examples),
@@ -270,11 +270,14 @@ def _estimate(
     return thresholds
 
 
-def figures_of(tested: Tested, certificates: Mapping[Kind, Mapping[float, Certificate]], origin: str) -> dict[str, Any]:
+def figures_of(
+    tested: Tested, certificates: Mapping[Kind, Mapping[float, Certificate]], estimated: float | None, origin: str
+) -> dict[str, Any]:
     """Return the figures of the learned ranker, as JSON."""
     named = tested.seen.examples.concepts >= 0
     population = population_text(tested.seen.examples, origin)
-    given, nil = tested.given(ACCEPT), certificates[NIL][DEFAULT_ERROR].threshold
+    given, certified = tested.given(ACCEPT), certificates[NIL][DEFAULT_ERROR].threshold
+    nil = estimated if certified is None else certified
     is_nil = tested.given(NIL) >= (2.0 if nil is None else nil)
     table = risk_coverage.table(
         given, tested.right, certificates=certificates[ACCEPT], nil=is_nil, names_concept=named, population=population

@@ -125,6 +125,7 @@ RULES: Mapping[str, Rule] = {
     "laterality": sets.LATERALITY,
     "negation": negation,
     "number": number,
+    "opposite": sets.OPPOSITE_END,
     "residual": sets.RESIDUAL,
     "route": sets.ROUTE,
     "sex": sets.SEX,

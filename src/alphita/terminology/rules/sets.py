@@ -157,13 +157,19 @@ DOSE_FORM = SetRule(
 # "Male" is "badly" and "ache" in Italian, so it is passed over before Italian prepositions; "men" before a number is a
 # tumour syndrome; Spanish "niño" and German "Junge" may be of either sex and are not read.
 SEX = SetRule("sex", "male female")
-# Opposite ends by which names are distinguished, and mentions are not: no rule of `RULES`. Those of the first axis are
-# opposites only where all other words are the same.
+# Opposite ends by which names are distinguished.
 ENDS = (
     *("with without", "upper lower", "benign malignant", "anterior posterior", "proximal distal", "medial lateral"),
     *("internal external", "central peripheral", "dominant recessive"),
 )
 OPPOSITE = SetRule("opposite", " ".join(ENDS), axes=ENDS)
+# The same without the first: "with" says little in a mention.
+OPPOSITE_END = SetRule(
+    "opposite",
+    " ".join(ENDS),
+    axes=ENDS[1:],
+    code=lambda values: narrowest(values) & ~OPPOSITE.axes[0] if values else 0,
+)
 
 
 def _residual_code(values: Sequence[int]) -> int:
