@@ -51,6 +51,7 @@ def fit_some(targets: list[Made], **options) -> Calibration:
         patch.setattr(general_calibration.TermEncoder, "load", lambda _: ENCODER)
         return fit_general(targets, NAMED, **options)
 
+
 NAMED = [{"name": name, "version": "1", "licence": "made up"} for name in ("ICD-10-CM", "one", "two")]
 
 
