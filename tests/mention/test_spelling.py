@@ -214,3 +214,10 @@ def test_a_terminology_that_tells_sides_tells_any(named):
     names = [f"ache {number}" for number in range(30)]
     assert speller([named, *names]).habits.sided is None
     assert speller(names).habits.sided == frozenset()
+
+
+def test_in_a_phrase_a_correct_word_can_stand_for_another():
+    strings = pa.array(["heart attack", "heart failure"], pa.large_string())
+    speller = Speller(strings, Habits(), dictionary={"hart", "attack"})
+    assert speller.of_words(["hart attack", "hart", "heart attack"]) == [(0, "heart attack")]
+    assert [reading.string for reading in speller.readings(["hart attack"])[0]] == []

@@ -16,7 +16,7 @@ from alphita.mention import assertion, axes
 from alphita.mention.abbreviations import Abbreviations, Expansion
 from alphita.mention.axes import Habits, habits_of
 from alphita.mention.laboratory import Laboratory
-from alphita.mention.spelling import ABBREVIATION, UNILATERAL, Reading, Speller, shortened, written_otherwise
+from alphita.mention.spelling import ABBREVIATION, SPELLING, UNILATERAL, Reading, Speller, shortened, written_otherwise
 from alphita.mention.words import common_words, english_words
 from alphita.terminology.rules import negation
 from alphita.terminology.rules.lexicon import read
@@ -134,6 +134,7 @@ class MentionReader:
             for whole in dict.fromkeys((string, shortened(string)))
             for other, source in written_otherwise(whole, speller.habits)
         ]
+        others += [(row, Reading(other, SPELLING)) for row, other in speller.of_words(cleaned)]
         for row, reading in self._indexed(others, view):
             # With "unilateral ptosis" in the index, "left ptosis" does not mean ptosis in general.
             name = reading.string.removeprefix(UNILATERAL)

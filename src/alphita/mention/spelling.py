@@ -157,6 +157,28 @@ class Speller:
             corrected.update(zip(words, self._nearest(words), strict=True))
         return [_readings(string, corrected, self.habits, self._counts) for string in cleaned]
 
+    def of_words(self, cleaned: Sequence[str]) -> list[tuple[int, str]]:
+        """Return strings of several words, by their rows, in which other words stand for correct ones: "hart attack".
+
+        They are readings only if the index has them.
+        """
+        odd = {
+            row: [
+                word
+                for word in words
+                if word in self._dictionary and word not in self._counts and len(word) >= SHORTEST
+            ]
+            for row, words in enumerate(map(_WORD.findall, cleaned))
+            if len(words) > 1
+        }
+        words = sorted({word for some in odd.values() for word in some})
+        nearest = dict(zip(words, self._nearest(words, is_misspelt=True), strict=True))
+        return [
+            (row, _WORD.sub(lambda word: nearest.get(word[0]) or word[0], cleaned[row]))
+            for row, some in odd.items()
+            if some
+        ]
+
     def _readings_without(
         self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]]
     ) -> list[tuple[Reading, ...]]:
@@ -177,8 +199,14 @@ class Speller:
             _readings(string, some, self.habits, self._counts) for string, some in zip(cleaned, corrected, strict=True)
         ]
 
-    def _nearest(self, words: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> list[str | None]:
-        """Return the terminology's word that each word is a misspelling of; None if no word is similar."""
+    def _nearest(
+        self, words: Sequence[str], without: Sequence[Mapping[str, int]] | None = None, *, is_misspelt: bool = False
+    ) -> list[str | None]:
+        """Return the terminology's word that each word is a misspelling of; None if no word is similar.
+
+        Args:
+            is_misspelt: even if it is a word of the dictionary.
+        """
         from rapidfuzz.distance import OSA
 
         if not self._words or not words:
@@ -204,7 +232,7 @@ class Speller:
                 slips = OSA.distance(word, other, score_cutoff=allowed)
                 if slips > allowed or opposite(word, other):
                     continue
-                if word in self._dictionary and not is_form(word, other):
+                if not is_misspelt and word in self._dictionary and not is_form(word, other):
                     continue
                 # A wrong first letter is rare.
                 cost = slips + 0.5 * (word[0] != other[0]) - BY_COUNT * float(np.log(count))
