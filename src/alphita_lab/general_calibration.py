@@ -121,12 +121,9 @@ def _answered(
         rows.append(np.flatnonzero((fold == number) & has))
     place = np.concatenate(rows)
     weight = _weights(seen, kinds, targets, DECISION_WEIGHTS)[place]
-    for name in np.unique(targets):
+    for name in np.unique(targets[place]):
         own = targets[place] == name
-        weight[own] *= own.sum() / max(weight[own].sum(), 1e-9)
-    for name in np.unique(targets):
-        own = targets[place] == name
-        weight[own] *= len(place) / len(np.unique(targets)) / own.sum()
+        weight[own] *= len(place) / len(np.unique(targets)) / max(weight[own].sum(), 1e-9)
     inexact = seen.training.mentions[place, EQUAL] == 0
     return Population(fitting.together(parts), kinds[place], targets[place], inexact, weight)
 

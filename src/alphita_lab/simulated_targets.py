@@ -3,8 +3,9 @@
 People write what their own vocabulary calls a thing, and lists differ in size, in synonyms, and in what they leave out.
 So each target is a vocabulary, a random part or a branch of one, with its synonyms or with labels alone. It is indexed
 with all defaults, without the names that are asked: names of equivalent concepts elsewhere, its own synonyms, and
-everyday phrases. Half of these stay known as names that other vocabularies have. What a part leaves out is asked too:
-no concept fits.
+everyday phrases; those that the encoder did not learn come first. One in twenty of these names leads to a neighbour of
+its concept, and a few stay known as names that other vocabularies have. What a part leaves out is asked too, and what
+names no finding: no concept fits.
 """
 
 from __future__ import annotations
@@ -41,8 +42,6 @@ from alphita.terminology.text import clean_many
 LABELS, SYNONYMS = "labels", "synonyms"
 # Names asked of one target, at most, and of each kind beside them.
 MOST_NAMES, MOST_OTHERS = 900, 150
-# Of what is asked, the share that the encoder may have learned, at most, where enough else is there.
-LEARNED = 0.25
 # Of the names asked, the share that leads to a concept beside or above the right one.
 LENT_ELSEWHERE = 0.05
 # Vocabularies with substances, which are asked as they are ordered.
@@ -321,7 +320,7 @@ def _without(given: Enrichment, exclude: frozenset[str], lent: pl.DataFrame) -> 
         alone=pl.lit(value=True),
         first=pl.lit(value=False),
     ).select(names.columns)
-    apart = names.filter(out).filter(pl.col("key").hash(0) % 25 == 0)
+    apart = names.filter(out).filter(pl.col("key").hash(0) % KNOWN_ELSEWHERE == 0)
     apart = apart.filter(~pl.col("key").is_in(lent["key"].implode()))
     apart = apart.with_columns(id="left out:" + pl.col("key"), alone=pl.lit(value=True), first=pl.lit(value=True))
     apart = apart.filter(pl.col("source") != OURS).unique("key", keep="first", maintain_order=True)

@@ -148,11 +148,9 @@ class Calibration:
         probabilities = self.ranker(features.candidates, features.mentions, table.offsets)
         order, top = ordered(table, probabilities.score)
         found = self.outcomes(evidence_of(table, features, probabilities, order, top))
-        confidence, nil = found[:, RIGHT], found[:, NONE]
         there = top >= 0
-        return RankedAnswers(
-            order, top, np.where(there, confidence, 0.0), np.where(there, nil, 1.0), probabilities.score
-        )
+        confidence, nil = np.where(there, found[:, RIGHT], 0.0), np.where(there, found[:, NONE], 1.0)
+        return RankedAnswers(order, top, confidence, nil, probabilities.score)
 
     def threshold(self, kind: Kind, error: float) -> float | None:
         """Return the threshold of accepted or NIL answers for an allowed error; None: there is none."""

@@ -173,15 +173,16 @@ def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
     A classification assigns no heading if there is a code for "no more is known" below it: not "pneumonia, unspecified
     organism" (J18), but J18.9; and never a range of codes (-1).
     """
-    if segment.parents is None or not axes.has_residual(segment.strings.array):
+    if segment.parents is None or segment.parent_offsets is None or not axes.has_residual(segment.strings.array):
         return None
     names = clean_many(segment.concepts.column("name").to_pylist())
     found = np.arange(len(names))
-    for child, name in enumerate(names):
-        plain = axes.without_residual(name)
-        for parent in segment.parents_of(child).tolist():
-            if names[parent] in (plain, name) and (found[parent] == parent or name == names[parent]):
-                found[parent] = child
+    children = np.repeat(np.arange(len(names)), np.diff(segment.parent_offsets))
+    for child, parent in zip(children.tolist(), np.asarray(segment.parents).tolist(), strict=True):
+        name, above = names[child], names[parent]
+        is_plain = above in name and above in (name, axes.without_residual(name))
+        if is_plain and (found[parent] == parent or name == above):
+            found[parent] = child
     for _ in range(LEVELS):
         found = found[found]
     ranges = pc.match_substring_regex(segment.concepts.column("id"), _RANGE).to_numpy(zero_copy_only=False)

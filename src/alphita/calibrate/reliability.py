@@ -12,10 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.calibrate.risk_coverage import Drawing, clopper_pearson
+from alphita.calibrate.risk_coverage import Bool, Drawing, Float, clopper_pearson
 
-Float = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 Equal = Literal["mass", "width"]
 
 # The least probability of which the logarithm is computed.

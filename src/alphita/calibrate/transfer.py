@@ -57,6 +57,7 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
     return replace(
         given,
         accept=given.accept if given.is_of_others else with_margin(given.accept),
+        nil=given.nil if given.is_of_others else with_margin(given.nil),
         estimated={},
         figures={},
         definitions=None if given.definitions is None else encode_definitions(index, encoder),
