@@ -34,6 +34,7 @@ from alphita.index.encoding import Blocks, Encoder
 from alphita.index.enrichment import Enrichment
 from alphita.index.out_of_scope_names import hashed
 from alphita.index.store import Index, build
+from alphita.mention import axes
 from alphita.mention.words import count_words
 from alphita.terminology import model, reading
 from alphita.terminology.store import Terminology, load_terminology
@@ -52,6 +53,11 @@ OTHER_NAME, EVERYDAY, NEAR, FAR, NO_FINDING = "other name", "everyday phrase", "
 # Random words asked; one in so many strings asked is known to be a name elsewhere; shares of names that are written as
 # a product, and of these or with noise.
 WORDS, KNOWN_ELSEWHERE, PRODUCT, NOISY = 40, 25, 0.15, 0.6
+# How people write that a thing is past, or a relative's.
+WRITTEN_STATUS = {
+    axes.PAST: ("history of", "hx of", "h/o", "hx", "past history of", "previous", "s/p"),
+    axes.FAMILY: ("family history of", "fhx of", "fh of", "family hx of", "fam hx"),
+}
 
 
 class Target(NamedTuple):
@@ -111,7 +117,7 @@ def make(
         )
     index = Index.open(place.with_suffix(".index"))
     left_out = [*_names_left_out(vocabulary, kept, target), *_far(index, given, target.seed)]
-    return Made(target, index, _examples(index, asked, left_out, target))
+    return Made(target, index, _examples(index, asked, left_out, _names_of_none(vocabulary, kept), target))
 
 
 def _kept(vocabulary: Terminology, target: Target) -> NDArray[np.bool_]:
@@ -330,8 +336,39 @@ def _without(given: Enrichment, exclude: frozenset[str], lent: pl.DataFrame) -> 
     return given._replace(sources=given.sources._replace(names=names, given=lending))
 
 
-def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[LeftOut], target: Target) -> Examples:
-    """Return all that is asked of an index."""
+def _names_of_none(vocabulary: Terminology, kept: NDArray[np.bool_]) -> frozenset[str]:
+    """Return the cleaned names of the concepts that the target has not."""
+    gone = np.flatnonzero(~kept[np.asarray(vocabulary.term_concept)])
+    return frozenset(clean_many(vocabulary.terms.column("string").take(pa.array(gone)).to_pylist()))
+
+
+def _with_status(index: Index, seed: int) -> Examples:
+    """Return other names of things that are past, or a relative's, where the target tells these apart.
+
+    "Hx of breast cancer" of "personal history of malignant neoplasm of breast", where the neoplasm is called so, too.
+    """
+    habits, segment, chance = axes.habits_of(index.strings.array, index.rows), index.segment, random.Random(seed)
+    found: dict[str, int] = {}
+    for name, (_, status, rest) in axes.with_status(index.strings.array).items():
+        row, thing = index.rows([name, rest]).tolist()
+        if thing < 0 or not habits.tells(status):
+            continue
+        concept = segment.term_concept[segment.offsets[thing]]
+        own = segment.term_concept[segment.offsets[row]]
+        others = np.flatnonzero(segment.term_concept == concept)
+        for other in {int(one) - 1 for one in np.searchsorted(segment.offsets, others, "right")} - {thing}:
+            string = index.strings.array[other].as_py()
+            found[f"{chance.choice(WRITTEN_STATUS[status])} {string}"] = int(own)
+    some = chance.sample(sorted(found), min(MOST_OTHERS, len(found)))
+    return examples.itself(some, np.array([found[one] for one in some], np.int64))._replace(
+        kinds=[OTHER_NAME] * len(some)
+    )
+
+
+def _examples(
+    index: Index, asked: pl.DataFrame, left_out: Sequence[LeftOut], of_none: frozenset[str], target: Target
+) -> Examples:
+    """Return all that is asked of an index; `of_none` are names of concepts that it lacks."""
     rows = index.concept_rows(asked["id"].to_list())
     found = index.rows(asked["key"].to_list())
     is_own = (found >= 0) & ~index.segment.borrowed[index.segment.offsets[np.maximum(found, 0)]]
@@ -357,13 +394,15 @@ def _examples(index: Index, asked: pl.DataFrame, left_out: Sequence[LeftOut], ta
     ordered = strings[2] if target.vocabulary in SUBSTANCES else []
     chance = random.Random(f"{target.seed} ordered")
     products = examples.itself([prescribed(name, chance) for name in ordered], concepts[several[2][: len(ordered)]])
+    lacking = dict.fromkeys(of_none, -1) | dict(zip(asked["key"].to_list(), rows.tolist(), strict=True))
     parts = [
         named,
         products._replace(kinds=[examples.NOISE] * len(ordered)),
         examples.itself(strings[0][:MOST_OTHERS], concepts[several[0]][:MOST_OTHERS]),
         typed.take(np.arange(min(MOST_OTHERS, len(typed.mentions)))),
         examples.abbreviated(index, strings[2] + strings[3], longer, most=MOST_OTHERS, seed=target.seed),
-        examples.short_forms(index, lambda _: True, most=MOST_OTHERS, seed=target.seed),
+        examples.short_forms(index, lambda _: True, most=2 * MOST_OTHERS, seed=target.seed, lacking=lacking),
+        _with_status(index, target.seed),
         none,
         examples.foreign(index, WORDS, seed=target.seed),
     ]

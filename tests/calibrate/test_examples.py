@@ -276,7 +276,9 @@ class TestShortForms:
     def test_each_stands_alone_for_one_of_its_meanings(self, with_forms):
         drawn: dict[str, list[int]] = {}
         for seed in range(200):
-            found = examples.short_forms(with_forms, lambda _: True, most=10, seed=seed)
+            found = examples.short_forms(
+                with_forms, lambda _: True, most=10, seed=seed, lacking={"multiple sclerosis": -1}
+            )
             for mention, concept, kind in zip(found.mentions, found.concepts.tolist(), found.kinds, strict=True):
                 assert kind == (FOREIGN if concept < 0 else NOISE)
                 drawn.setdefault(mention.split()[-1], []).append(concept)
@@ -287,6 +289,36 @@ class TestShortForms:
         named = drawn["MS"].count(valve)
         assert 200 * 1 / 3 - 30 < named < 200 * 1 / 3 + 30
         assert drawn["MS"].count(-1) == len(drawn["MS"]) - named > 30
+
+    def test_a_long_form_that_is_no_name_may_be_of_any_concept(self, with_forms):
+        mild = int(with_forms.concept_rows(["T:3"])[0])
+        unknown, known = (
+            [
+                concept
+                for seed in range(200)
+                for found in [examples.short_forms(with_forms, lambda _: True, most=10, seed=seed, lacking=lacking)]
+                for mention, concept in zip(found.mentions, found.concepts.tolist(), strict=True)
+                if mention.endswith("MS")
+            ]
+            for lacking in ({}, {"multiple sclerosis": mild})
+        )
+        valve = int(with_forms.concept_rows(["T:2"])[0])
+        assert set(unknown) == {valve}
+        assert 20 < len(unknown) < 60  # by its share, not more often because the other meaning is unknown
+        assert set(known) == {valve, mild}
+        assert len(known) == 200
+
+    def test_some_long_forms_are_hidden(self, with_forms):
+        row = int(with_forms.rows(["shortness of breath"])[0])
+        found = [examples.short_forms(with_forms, lambda _: True, most=10, seed=seed) for seed in range(200)]
+        hidden = [
+            string
+            for one in found
+            for mention, string in zip(one.mentions, one.hidden_strings.tolist(), strict=True)
+            if mention.endswith("SOB")
+        ]
+        assert set(hidden) == {-1, row}
+        assert 30 < hidden.count(row) < 90
 
     def test_only_what_is_wanted(self, with_forms, small):
         breath = int(with_forms.concept_rows(["T:1"])[0])

@@ -395,17 +395,18 @@ def _of_mentions(
 
 
 def _meant(mentions: Sequence[Mention], table: CandidateTable, names: Names) -> dict[str, Float32]:
-    """Return how often a mention that is a short form means each candidate, and something else, (c,) each."""
+    """Return how often the short forms of a mention mean each candidate, and something else, (c,) each.
+
+    They mean a candidate that the long form names, or by which it was found.
+    """
     meant, otherwise = np.zeros(len(table.request), np.float32), np.zeros(len(table.request), np.float32)
     for request, mention in enumerate(mentions):
-        shares = [one for one in mention.readings if one.source == ABBREVIATION and one.origin == CLINIC]
-        if not shares or " " in mention.string:
-            continue
-        rows = np.arange(table.offsets[request], table.offsets[request + 1])
-        for reading in shares:
-            own = np.isin(table.concept[rows], names.concepts(reading.string))
-            meant[rows] += np.where(own, np.float32(reading.share), np.float32(0))
-            otherwise[rows] += np.where(own, np.float32(0), np.float32(reading.share))
+        rows = slice(int(table.offsets[request]), int(table.offsets[request + 1]))
+        for number, reading in enumerate(mention.readings, 1):
+            if reading.source == ABBREVIATION and reading.origin == CLINIC:
+                own = np.isin(table.concept[rows], names.concepts(reading.string)) | (table.expansion[rows] == number)
+                meant[rows] += np.where(own, np.float32(reading.share), np.float32(0))
+                otherwise[rows] += np.where(own, np.float32(0), np.float32(reading.share))
     return {"meant": meant, "meant_otherwise": otherwise}
 
 

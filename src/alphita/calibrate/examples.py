@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -49,6 +50,8 @@ COMMON_WORDS = 3_000
 # Users of a terminology mean its concepts more often than the shares of a short form suggest.
 MEANT_ELSEWHERE = 0.5
 LED_IN = 0.3
+# Share of the long forms of short forms that are hidden.
+LONG_HIDDEN = 0.3
 # NIL examples of each of the two kinds, relative to the others.
 NIL_SHARE = 0.15
 
@@ -184,32 +187,49 @@ def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64
     return Examples([mentions[row] for row in absent.tolist()], of, nothing, nothing, [NOISE] * len(absent))
 
 
-def short_forms(index: Index, is_wanted: Callable[[int], bool], *, most: int, seed: int) -> Examples:
-    """Return single short forms, each with a meaning drawn by its shares; many have no concept in this index."""
+def short_forms(
+    index: Index,
+    is_wanted: Callable[[int], bool],
+    *,
+    most: int,
+    seed: int,
+    lacking: Mapping[str, int] = MappingProxyType({}),
+) -> Examples:
+    """Return single short forms, each with a meaning drawn by its shares; many have no concept in this index.
+
+    A part of the long forms is hidden: a terminology often has another name for what is meant.
+
+    Args:
+        lacking: the concepts of cleaned names that the index lacks; -1: none. Other long forms that the index lacks
+            tell nothing, as the concept may have another name.
+    """
     chance = random.Random(f"{seed} short forms")
     forms = _by_long_form(index)
+    rows = dict(zip(forms, index.rows(list(forms)).tolist(), strict=True))
     concept_of = dict(zip(forms, _of_strings(index, list(forms)).tolist(), strict=True))
-    meanings: dict[str, list[tuple[int, float]]] = {}
+    unknown = {long for long, row in rows.items() if row < 0 and long not in lacking}
+    concept_of |= {"": -1} | {long: lacking[long] for long, row in rows.items() if row < 0 and long in lacking}
+    meanings: dict[str, list[tuple[str, float]]] = {}
     for long, some in forms.items():
         for short, share in some:
-            meanings.setdefault(short, []).append((concept_of[long], share))
-    mentions: list[str] = []
-    of: list[int] = []
+            meanings.setdefault(short, []).append((long, share))
+    found: list[tuple[str, int, int]] = []
     for short, choices in meanings.items():
-        if all(concept < 0 for concept, _ in choices):
+        if all(concept_of[long] < 0 for long, _ in choices):
             continue
         # Meanings outside the lists belong to other vocabularies.
-        choices.append((-1, max(0.0, 1 - sum(share for _, share in choices))))
-        weights = [share if concept >= 0 else MEANT_ELSEWHERE * share for concept, share in choices]
-        drawn = chance.choices([concept for concept, _ in choices], weights)[0]
-        if is_wanted(drawn) if drawn >= 0 else crc32(short.encode()) % 2 == seed % 2:
-            mentions.append(f"{chance.choice(LEAD_INS)} {short}" if chance.random() < LED_IN else short)
-            of.append(drawn)
-    kept = np.sort(np.random.default_rng(seed).permutation(len(mentions))[:most])
+        choices.append(("", max(0.0, 1 - sum(share for _, share in choices))))
+        weights = [share * (MEANT_ELSEWHERE if concept_of[long] < 0 and long not in unknown else 1) for long, share in choices]
+        long = chance.choices([long for long, _ in choices], weights)[0]
+        concept = concept_of[long]
+        if long not in unknown and (is_wanted(concept) if concept >= 0 else crc32(short.encode()) % 2 == seed % 2):
+            mention = f"{chance.choice(LEAD_INS)} {short}" if chance.random() < LED_IN else short
+            found.append((mention, concept, rows[long] if concept >= 0 and chance.random() < LONG_HIDDEN else -1))
+    kept = np.sort(np.random.default_rng(seed).permutation(len(found))[:most]).tolist()
+    mentions, concepts, hidden = zip(*(found[row] for row in kept), strict=True) if kept else ((), (), ())
+    kinds = [FOREIGN if concept < 0 else NOISE for concept in concepts]
     nothing = np.full(len(kept), -1)
-    rows = np.array(of, np.int64)[kept] if mentions else kept
-    kinds = [FOREIGN if one < 0 else NOISE for one in rows.tolist()]
-    return Examples([mentions[row] for row in kept.tolist()], rows, nothing, nothing, kinds)
+    return Examples(list(mentions), np.array(concepts, np.int64), np.array(hidden, np.int64), nothing, kinds)
 
 
 def _of_strings(index: Index, cleaned: Sequence[str]) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ words are left out.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -40,6 +41,7 @@ _AMOUNT = re.compile(
     rf"(?<![\w.,])(?:{NUMBER})\s?-?(?:{NAMES}|meq|units?)(?:\s?/\s?(?:(?:{NUMBER})\s?)?(?:{NAMES}))?(?!\w)|"
     rf"(?<![\w.,])(?:{NUMBER})(?:/(?:{NUMBER}))+(?:\s?(?:{NAMES}))?(?!\w)|(?<!\w)(?:x|q)\s?\d+\s?(?:h|d|hrs?|days?)?(?!\w)|#\s?\d+"
 )
+_WORD = re.compile(r"[^\W_]+")
 _PRODUCT_AXES = ("dose_form", "route", "frequency", "release")
 
 
@@ -105,31 +107,41 @@ def _matching(strings: pa.LargeStringArray, pattern: str) -> list[str]:
 
 def _status_told(strings: pa.LargeStringArray, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> Mapping[int, str]:
     """Return the words before things that are past or a relative's, where the plain things have names too."""
-    leads: dict[int, Counter[str]] = {PAST: Counter(), FAMILY: Counter()}
-    rests: dict[int, list[str]] = {PAST: [], FAMILY: []}
-    for name in _matching(strings, _STATUS_PATTERN):
-        lead, status, rest = _parted(name)
-        if status in leads and lead and rest:
-            leads[status][lead] += 1
-            rests[status].append(rest)
     told = {}
-    for status, some in rests.items():
-        if len(some) >= LEAST_STATUS and (rows(some) >= 0).sum() >= max(2, PAIRED * len(some)):
-            told[status] = leads[status].most_common(1)[0][0]
+    names = with_status(strings).values()
+    for status in (PAST, FAMILY):
+        some = [name for name in names if name.status == status]
+        named = (rows([name.thing for name in some]) >= 0).sum() if len(some) >= LEAST_STATUS else 0
+        if named >= max(2, PAIRED * len(some)):
+            told[status] = Counter(name.words for name in some).most_common(1)[0][0]
     return told
+
+
+class WithStatus(NamedTuple):
+    """The words of status at the beginning of a string, their value, and the thing that has this status."""
+
+    words: str
+    status: int
+    thing: str
+
+
+def with_status(strings: pa.LargeStringArray) -> dict[str, WithStatus]:
+    """Return those of some cleaned strings that begin with a status, parted."""
+    parted = ((name, _parted(name)) for name in _matching(strings, _STATUS_PATTERN))
+    return {name: found for name, found in parted if found is not None}
 
 
 _STATUS_PATTERN = sets.STATUS.pattern()
 
 
-def _parted(string: str) -> tuple[str, int, str]:
-    """Return the words of status at a string's beginning, their value, and the rest; 0 and the string for none."""
+def _parted(string: str) -> WithStatus | None:
     text = read(string)
-    found = sets.STATUS.find_at(text)
-    if not found or found[0][0]:
-        return "", 0, string
-    lead = found[0][1].words
-    return lead, found[0][1].value, " ".join(string.split()[len(lead.split()) :])
+    place, (value, words) = (sets.STATUS.find_at(text) or [(1, lexicon.Found(0, ""))])[0]
+    if place or not value:
+        return None
+    *_, last = itertools.islice(_WORD.finditer(text.string), len(words.split()))
+    thing = text.string[last.end() :].strip(" .,:'’")
+    return WithStatus(text.string[: last.end()], value, thing) if thing else None
 
 
 @functools.lru_cache(maxsize=lexicon.REMEMBERED)

@@ -81,9 +81,13 @@ def written_otherwise(string: str, habits: Habits) -> list[tuple[str, str]]:
         found += [(name, SHORTENED) for name in dict.fromkeys((product, axes.without_salt(product))) if name]
     if (whole := habits.without_side(string)) is not None:
         found.append((UNILATERAL + whole, SHORTENED))
+    if (bare := _BRACKETED.sub("", string)) != string:
+        found.append((bare, SHORTENED))
     return found
 
 
+# What a name has behind it: "heart attack (MI)".
+_BRACKETED = re.compile(r"(?<=\w) ?[(\[][^()\[\]]*[)\]]$")
 _WORD = re.compile(r"[^\W_]+")
 # Shorter words are not corrected: too many others are equally similar.
 SHORTEST = 4
