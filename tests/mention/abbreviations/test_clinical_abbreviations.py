@@ -16,6 +16,7 @@ from alphita.index.sources import terminology_of
 from alphita.index.store import Index, build
 from alphita.mention.abbreviations import Abbreviations
 from alphita.terminology.store import load_terminology
+from alphita.terminology.text import clean_many
 from tests.doubles import HashEncoder
 
 TERMS = """id,term
@@ -122,32 +123,31 @@ def listed() -> pl.DataFrame:
     return read_short_forms(external_names.shipped_folder() / external_names.SHORT_FORMS)
 
 
-def test_the_list_is_as_long_as_promised(listed):
+def test_every_row_is_whole_and_shares_are_shares(listed):
     counts = dict(listed.group_by("language").len().iter_rows())
     assert counts["en"] >= 1_500
     assert min(counts[language] for language in ("it", "de", "fr", "es")) >= 150
-
-
-def test_every_row_is_whole_and_shares_are_shares(listed):
     assert listed.select(pl.col("short", "long", "share", "language").is_null().any()).row(0) == (False,) * 4
     assert listed.filter(pl.col("share").is_between(0, 1, closed="right").not_()).is_empty()
     assert listed.filter(pl.col("short").str.to_lowercase() == pl.col("long").str.to_lowercase()).is_empty()
-    sums = listed.group_by("short", "language").agg(pl.col("share").sum())
-    assert sums.filter(pl.col("share") > 1.01).is_empty()
-    doubles = listed.group_by(pl.col("short").str.to_lowercase(), pl.col("long").str.to_lowercase(), "language").len()
-    assert doubles.filter(pl.col("len") > 1).is_empty()
-    foreign = listed.filter(pl.col("language") != "en")
-    assert foreign.filter(pl.col("english").fill_null("") == "").is_empty()
+    assert listed.group_by("short", "language").agg(pl.col("share").sum()).filter(pl.col("share") > 1.01).is_empty()
+    assert not listed.select(pl.col("short", "long").str.to_lowercase(), "language").is_duplicated().any()
+    assert listed.filter((pl.col("language") != "en") & (pl.col("english").fill_null("") == "")).is_empty()
 
 
-def test_everyday_phrases_are_as_many_as_promised():
-    lay = pl.read_csv(external_names.shipped_folder() / "lay.tsv", separator="\t", quote_char=None, infer_schema=False)
+def test_everyday_phrases_are_as_many_as_promised_and_brands_name_one_ingredient():
+    folder = external_names.shipped_folder()
+    lay = pl.read_csv(folder / "lay.tsv", separator="\t", quote_char=None, infer_schema=False)
     assert lay.columns == ["phrase", "name", "also", "system", "language"]
-    counts = dict(lay.group_by("language").len().iter_rows())
+    counts = dict(lay.filter(pl.col("system") != "drug").group_by("language").len().iter_rows())
     assert counts["en"] >= 2_000
     assert min(counts[language] for language in ("it", "de", "fr", "es")) >= 200
     assert lay.filter(pl.col("phrase").str.to_lowercase() == pl.col("name").str.to_lowercase()).is_empty()
     assert lay.select(pl.struct("phrase", "language").is_duplicated().any()).item() is False
+    brands = clean_many(lay.filter(pl.col("system") == "drug")["phrase"].to_list())
+    assert len(brands) == len(set(brands)) >= 2_000
+    named = pl.read_parquet(folder / external_names.NAMES).filter(pl.col("key").is_in(brands))
+    assert sorted(named["key"]) == sorted(brands)
 
 
 @pytest.mark.parametrize(
