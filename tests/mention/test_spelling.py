@@ -106,6 +106,21 @@ def test_readings(check, string, expected):
         assert bool(written_otherwise(string, Habits())) == (SPELLING in sources)
 
 
+@pytest.mark.parametrize(
+    ("string", "other"),
+    [
+        ("furosemide 40 po bid", "furosemide"),
+        ("metformin 850", "metformin"),
+        ("norvasc 5-10 mg", "norvasc"),
+        ("heart attack (mi)", "heart attack"),
+        ("trisomy 21", None),
+        ("grade 2 ataxia", None),
+    ],
+)
+def test_what_is_added_to_a_name_is_left_out(string, other):
+    assert {name for name, source in written_otherwise(string, Habits()) if source == SHORTENED} == {other} - {None}
+
+
 def test_names_of_a_terminology_that_has_sides_are_not_read_without_them():
     assert FEW_SIDED.readings(["dilated left ventricle", "right ventricle failure"]) == [(), ()]
     sided = speller([*(f"ache {number}" for number in range(30)), "pain in left knee"])

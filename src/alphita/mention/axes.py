@@ -38,9 +38,12 @@ _UNSPECIFIED = re.compile(
 # What a classification adds to the name of a thing of which no more is known.
 _RESIDUAL = re.compile(rf"{_UNSPECIFIED.pattern}|,? without .+$")
 _AMOUNT = re.compile(
-    rf"(?<![\w.,])(?:{NUMBER})\s?-?(?:{NAMES}|meq|units?)(?:\s?/\s?(?:(?:{NUMBER})\s?)?(?:{NAMES}))?(?!\w)|"
+    rf"(?<![\w.,])(?:(?:{NUMBER})\s?-\s?)?(?:{NUMBER})\s?-?(?:{NAMES}|meq|units?)(?:\s?/\s?(?:(?:{NUMBER})\s?)?(?:{NAMES}))?(?!\w)|"
     rf"(?<![\w.,])(?:{NUMBER})(?:/(?:{NUMBER}))+(?:\s?(?:{NAMES}))?(?!\w)|(?<!\w)(?:x|q)\s?\d+\s?(?:h|d|hrs?|days?)?(?!\w)|#\s?\d+"
 )
+_BARE_NUMBER = re.compile(rf"(?<!\S)(?:{NUMBER})(?!\S)")
+# No number of a type or of a chromosome.
+_LARGE_NUMBER = re.compile(r"(?<!\S)(?:[4-9]\d|[1-9]\d{2,3})$")
 _WORD = re.compile(r"[^\W_]+")
 _PRODUCT_AXES = ("dose_form", "route", "frequency", "release")
 
@@ -161,6 +164,13 @@ def without_product(string: str) -> str:
     """Return a cleaned string without strength, form, route and frequency: "metoprolol" of "metoprolol 50 mg tab"."""
     left = _AMOUNT.sub(" ", string)
     return _without(left, _product_lexicon().find_at) if left != string or _names_form(string) else string
+
+
+def without_dose(string: str) -> str:
+    """Return the same without a strength that has no unit, too: "furosemide 40 po bid", "metformin 850"."""
+    is_ordered = bool(_product_lexicon().find_at(read(string)))
+    left = (_BARE_NUMBER if is_ordered else _LARGE_NUMBER).sub(" ", _AMOUNT.sub(" ", string))
+    return _without(left, _product_lexicon().find_at) if left != string else string
 
 
 def without_salt(string: str) -> str:
