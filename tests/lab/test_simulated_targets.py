@@ -10,6 +10,8 @@ import pytest
 
 from alphita import textio
 from alphita.calibrate.examples import SYNONYM
+from alphita.index.store import build
+from alphita.mention import axes
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
 from alphita_lab import simulated_targets
@@ -25,6 +27,7 @@ from alphita_lab.simulated_targets import (
     not_findings,
 )
 from tests.lab.simulated import ENCODER, asked, made, names_elsewhere, vocabulary
+from tests.stanzas import Stanza, ontology
 
 WHOLE, BRANCH = Target("V"), Target("V", part="T:0000003")
 TARGETS = (WHOLE, Target("V", LABELS, 120), BRANCH)
@@ -129,6 +132,23 @@ def test_some_names_lead_to_what_is_beside_or_above(tmp_path):
         row = terms.resolve(concept)
         assert concept != key
         assert row in parents or parents & set(terms.parents(row).tolist())
+
+
+def test_what_is_past_is_asked_by_the_other_names_of_the_thing(tmp_path):
+    things = [(f"{word} disease", f"{word} illness") for word in ("zelbor", "gantim", "orvish", "pelcot", "drallic")]
+    stanzas = [Stanza(row, list(names)) for row, names in enumerate(things, 1)]
+    stanzas += [Stanza(row + 20, [f"personal history of {names[0]}"]) for row, names in enumerate(things, 1)]
+    index = build(ontology(tmp_path / "v.terminology", stanzas), ENCODER, tmp_path / "v.index")
+    found = simulated_targets._with_status(index, 0)
+    ids = index.segment.concepts.column("id").to_pylist()
+    wanted = {other: f"T:{row + 20:07}" for row, (_, other) in enumerate(things, 1)}
+    leads = tuple(f"{lead} " for lead in simulated_targets.WRITTEN_STATUS[axes.PAST])
+    for mention, concept in zip(found.mentions, found.concepts.tolist(), strict=True):
+        assert mention.startswith(leads)
+        assert {ids[concept]} == {one for other, one in wanted.items() if mention.endswith(other)}
+    assert len(found.mentions) == len(things)
+    plain = build(ontology(tmp_path / "p.terminology", stanzas[:5]), ENCODER, tmp_path / "p.index")
+    assert not simulated_targets._with_status(plain, 0).mentions
 
 
 def test_notes_that_name_no_finding():
