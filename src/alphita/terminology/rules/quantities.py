@@ -13,21 +13,7 @@ import numpy as np
 from alphita.terminology.rules import lexicon
 from alphita.terminology.rules.lexicon import Codes, Flags
 
-_NAMES = [
-    "plain",
-    "mass",
-    "volume",
-    "units",
-    "amount",
-    "clock",
-    "calendar",
-    "length",
-    "percent",
-    "temperature",
-    "pressure",
-    "dose",
-]
-DIMENSIONS = {name: number for number, name in enumerate(_NAMES, 1)}
+DIMENSIONS = {name: number for number, name in enumerate(lexicon.words("values", "quantity"), 1)}
 PLAIN, MASS, VOLUME, UNITS, AMOUNT, CLOCK, CALENDAR, _, PERCENT, TEMPERATURE, _, DOSE = DIMENSIONS.values()
 # Factor to milligram, millilitre, international unit, millimole, second, month, millimetre, per cent, °C, mmHg, dose.
 # Months and years are no number of days, so days and years are not compared.
