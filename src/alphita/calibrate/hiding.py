@@ -88,10 +88,8 @@ class Hidden(View):
     def _spare(self) -> int:
         """Return how many strings to look up beyond the depth: one for a hidden string, a hidden concept's terms."""
         hidden = self.concepts[self.concepts >= 0]
-        if not len(hidden):
-            return 1
         terms = np.bincount(self.index.segment.term_concept, minlength=len(self.index.segment.concepts))
-        return int(min(MAX_SPARE, 1 + terms[hidden].max()))
+        return int(min(MAX_SPARE, 1 + terms[hidden].max(initial=0)))
 
     def _without_hidden(self, found: Lookup, questions: NDArray[np.int64], depth: int) -> Lookup:
         """Return the matches without the hidden strings, at most `depth` per query and route."""
@@ -111,15 +109,8 @@ class Hidden(View):
             rows = rows[np.lexsort((string[rows], -similarity[rows], query[rows]))]
             place = np.arange(len(rows)) - np.searchsorted(query[rows], query[rows])
             routes[rows[place >= depth]] &= ~np.uint8(route)
-        left = np.flatnonzero(routes)
-        return replace(
-            found,
-            query=query[left],
-            string=string[left],
-            found_by=routes[left],
-            cosine=cosine[left],
-            letters=letters[left],
-        )
+        columns = {"query": query, "string": string, "found_by": routes, "cosine": cosine, "letters": letters}
+        return replace(found, **{name: column[routes > 0] for name, column in columns.items()})
 
 
 @functools.lru_cache(maxsize=1)
