@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,12 +30,12 @@ from alphita.mention.spelling import ABBREVIATION as EXPANDED
 from alphita.mention.spelling import SHORTENED, SPELLING, Reading, shortened
 from alphita.terminology.rules import explain as explain_pair
 from alphita.terminology.rules import sets
+from alphita.terminology.rules.lexicon import WORD
 from alphita.terminology.text import clean
 
 COLUMN = {name: place for place, name in enumerate(NAMES)}
 # Above this share of its weight, all words of a string count as contained in the other.
 ALL_WORDS = 0.999
-_WORD = re.compile(r"[^\W_]+")
 # The relation of a concept by the scope of its term.
 BY_SCOPE: dict[str | None, Relation] = {"broad": "narrow", "narrow": "broad", "related": "related"}
 
@@ -57,7 +56,7 @@ def relations(
     for place in np.flatnonzero(longer).tolist():
         # Note words around a mention do not count.
         mention, term = strings[place]
-        longer[place] = not set(_WORD.findall(shortened(mention))) <= set(_WORD.findall(term))
+        longer[place] = not set(WORD.findall(shortened(mention))) <= set(WORD.findall(term))
     mention_more = (values[:, COLUMN["only_in_mention"]] > 0) | longer
     term_more = (values[:, COLUMN["only_in_term"]] > 0) | (mention_in_term & ~term_in_mention)
     apart = (values[:, COLUMN["contradictions"]] > 0) | (mention_more & term_more)
@@ -109,8 +108,7 @@ class Explainer:
             RunnerUp(one.concept_id, one.concept_name, one.matched_term, lack, one.contradictions)
             for one, lack in zip(candidates[1:], lacks, strict=True)
         )
-        equal = bool(table.routes[top] & EXACT)
-        answer = _nil_reason(scored, request) if nil else "equal to" if equal else "nearest to"
+        answer = _nil_reason(scored, request) if nil else "equal to" if table.routes[top] & EXACT else "nearest to"
         concept = self.index.concept(int(table.concept[top]))
         maps = self._is_live(best.retired_concept)
         similarities = (("cosine", VECTORS, table.cosine), ("letters", LETTERS, table.letters))
@@ -143,9 +141,10 @@ class Explainer:
 
 
 def _nil_reason(scored: Scored, request: int) -> str:
-    if scored.features is not None and scored.features.vetoes[request] in SAYS_NOTHING:
-        return f"NIL: {scored.features.vetoes[request]}; the nearest is"
-    if scored.features is not None and scored.features.mentions[request, MENTION_NAMES.index("named_elsewhere")]:
+    features = scored.features
+    if features is not None and features.vetoes[request] in SAYS_NOTHING:
+        return f"NIL: {features.vetoes[request]}; the nearest is"
+    if features is not None and features.mentions[request, MENTION_NAMES.index("named_elsewhere")]:
         return "NIL: a name that other vocabularies have, and nothing here is called so; the nearest is"
     return "NIL: too far away or too doubtful; the nearest is"
 
@@ -353,16 +352,13 @@ class ResultBuilder:
         return found
 
     def _contradictions(self, scored: Scored, row: int, term: str) -> tuple[str, ...]:
-        if scored.features is None:
-            return ()
-        if not scored.features.candidates[row, COLUMN["contradictions"]]:
-            if not scored.features.vetoed[row]:
-                return ()
-            return (scored.features.vetoes[int(scored.table.request[row])] or STATUS_APART,)
-        return tuple(
-            one.text
-            for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)
-        )
+        features, table = scored.features, scored.table
+        if features is not None and features.candidates[row, COLUMN["contradictions"]]:
+            query = scored.queries[int(table.query[row])][:MAX_ENCODED_CHARACTERS]
+            return tuple(one.text for one in explain_pair(query, term))
+        if features is not None and features.vetoed[row]:
+            return (features.vetoes[int(table.request[row])] or STATUS_APART,)
+        return ()
 
 
 def _routes(bits: int, reading: Reading | None, external: bool) -> tuple[str, ...]:
@@ -374,8 +370,7 @@ def _method(questions: Questions, scored: Scored, top: int, external: bool) -> M
     reading = questions.reading(int(scored.table.request[top]), int(scored.table.expansion[top]))
     if reading is not None:
         return ABBREVIATION if reading.source == EXPANDED else NEAREST
-    equal = bool(scored.table.routes[top] & EXACT)
-    return EXACT_METHOD if equal and not external else NEAREST
+    return EXACT_METHOD if scored.table.routes[top] & EXACT and not external else NEAREST
 
 
 def _probability(confidence: float) -> float | None:

@@ -88,8 +88,10 @@ class Hidden(View):
     def _spare(self) -> int:
         """Return how many strings to look up beyond the depth: one for a hidden string, a hidden concept's terms."""
         hidden = self.concepts[self.concepts >= 0]
+        if not len(hidden):
+            return 1
         terms = np.bincount(self.index.segment.term_concept, minlength=len(self.index.segment.concepts))
-        return int(min(MAX_SPARE, 1 + terms[hidden].max(initial=0)))
+        return int(min(MAX_SPARE, 1 + terms[hidden].max()))
 
     def _without_hidden(self, found: Lookup, questions: NDArray[np.int64], depth: int) -> Lookup:
         """Return the matches without the hidden strings, at most `depth` per query and route."""

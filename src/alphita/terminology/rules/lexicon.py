@@ -34,7 +34,7 @@ from alphita.terminology.text import clean, strip_accents
 Codes = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 SILENT = 0
-_WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(r"[^\W_]+")
 _CHINESE = re.compile("[\u3400-\u9fff]")
 _PREFIX = 4
 REMEMBERED = 65_536
@@ -116,7 +116,7 @@ class Found(NamedTuple):
 def read(string: str) -> Text:
     """Clean a string and split it into words; a clean string stays as it is."""
     string = clean(string)
-    shown = tuple(_WORD.findall(string))
+    shown = tuple(WORD.findall(string))
     return Text(string, shown, shown if string.isascii() else tuple(map(strip_accents, shown)))
 
 

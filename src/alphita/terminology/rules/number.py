@@ -33,7 +33,6 @@ _QUANTITY = re.compile(
     re.VERBOSE,
 )
 _BOUND = re.compile(rf"(?:[<>≤≥=~±]|\b(?:{lexicon.pattern('quantity words', 'bound')}))\.?\s?$")
-_WORD = re.compile(r"[^\W_]+")
 
 
 def concerns(word: str) -> bool:
@@ -43,7 +42,7 @@ def concerns(word: str) -> bool:
 
 def find(text: Text) -> list[Found]:
     """Return the numbers, each as its dimension and a hash of its value."""
-    spans = [found.span() for found in _WORD.finditer(text.string)]
+    spans = [found.span() for found in lexicon.WORD.finditer(text.string)]
     string = text.string
     used = stage.places(text)
     for place in used:
