@@ -14,6 +14,8 @@ The others:
     values          the values of an axis in the order of their bits; those between two | are compared together
     part            what a value of an axis holds: values, or parts before
     sided           what may stand behind a side: "left sided"
+    tag, joins      semantic tags behind a name; words between two names, except ambiguous ones
+    laboratory words, noise   directions and flags of values; what training adds to names, and misspells in them
 """
 
 from __future__ import annotations
