@@ -31,6 +31,7 @@ class Targets:
 
     def __init__(self, segment: Segment, target: str) -> None:
         self.target = canonical(target)
+        prefix = f"{self.target}:"
         ids = segment.concepts.column("id").to_pylist()
         codes: dict[int, dict[str, None]] = {
             row: {one: None} for row, one in enumerate(ids) if canonical(one.partition(":")[0]) == self.target
@@ -41,7 +42,7 @@ class Targets:
             source = terms.column("source").cast(pa.string())
             spellings = {one: canonical(one) for one in pc.unique(source).drop_null().to_pylist()}
             systems |= set(spellings.values())
-            own = [spelling for spelling, prefix in spellings.items() if prefix == self.target]
+            own = [spelling for spelling, system in spellings.items() if system == self.target]
             kept = pc.and_(pc.is_in(source, value_set=pa.array(own, pa.string())), terms.column("code").is_valid())
             if "retired_concept" in terms.column_names:
                 # Its code is that of the retired concept.
@@ -52,7 +53,7 @@ class Targets:
             for _, code, row in sorted(zip(standing, found, segment.term_concept[rows].tolist(), strict=True)):
                 if row in codes and canonical(ids[row].partition(":")[0]) == self.target:
                     continue
-                codes.setdefault(row, {})[_curie(self.target, str(code))] = None
+                codes.setdefault(row, {})[prefix + str(code).removeprefix(prefix)] = None
         if not codes:
             raise UsageError(unknown("target", target, sorted(systems)))
         self._codes = {row: "|".join(some) for row, some in codes.items()}
@@ -77,10 +78,6 @@ class Targets:
             for code in (codes, *codes.split("|")):
                 rows.setdefault(code, row)
         return rows
-
-
-def _curie(prefix: str, code: str) -> str:
-    return code if code.startswith(f"{prefix}:") else f"{prefix}:{code}"
 
 
 # Number of concepts with which an unknown one is compared.
@@ -121,9 +118,7 @@ class Filters:
             _check("source", [canonical(one) for one in self.sources], column)
             allowed &= np.array([one.lower() in wanted for one in column], bool)
         if self.languages:
-            allowed &= np.bincount(segment.term_concept[self._terms(segment)], minlength=len(segment.concepts)).astype(
-                bool
-            )
+            allowed &= np.isin(np.arange(len(allowed)), segment.term_concept[self._terms(segment)])
         if self.under:
             allowed &= _under(segment, self.under)
         if self.standard_only:
@@ -139,8 +134,7 @@ class Filters:
             if not among(known, [one]):
                 raise UsageError(unknown("language", one, {*known, *(tag.split("-")[0] for tag in known)}))
         tags = pa.array(among(known, self.languages), pa.string())
-        found = pc.is_in(column, value_set=tags).to_numpy(zero_copy_only=False)
-        return np.asarray(found, bool)
+        return np.asarray(pc.is_in(column, value_set=tags).to_numpy(zero_copy_only=False), bool)
 
     def terms(self, segment: Segment, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which terms can match, (n_terms,): those of allowed concepts, in an allowed language."""
@@ -149,9 +143,7 @@ class Filters:
 
     def strings(self, segment: Segment, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which strings can match, (n_strings,): those with a term that can."""
-        counts = np.add.reduceat(self.terms(segment, allowed).astype(np.int64), np.asarray(segment.offsets[:-1]))
-        found: NDArray[np.bool_] = counts > 0
-        return found
+        return np.asarray(np.logical_or.reduceat(self.terms(segment, allowed), np.asarray(segment.offsets[:-1])))
 
 
 class Allowed:
@@ -189,9 +181,7 @@ def allowed_concepts(index: Index, filters: Filters | None, targets: Targets | N
         return None
     allowed = np.ones(len(index.segment.concepts), bool) if filters is None else filters.concepts(index.segment)
     if targets is not None:
-        coded = np.zeros(len(allowed), bool)
-        coded[targets.concepts] = True
-        allowed &= coded
+        allowed &= np.isin(np.arange(len(allowed)), targets.concepts)
         if not allowed.any():
             raise UsageError(f"no concept that passes the filters has a code in {targets.target}")
     return allowed
@@ -228,8 +218,7 @@ def _under(segment: Segment, curies: Sequence[str]) -> NDArray[np.bool_]:
 def _column(segment: Segment, name: str, option: str) -> list[Any]:
     if name not in segment.concepts.column_names:
         raise UsageError(f"this index does not tell its concepts' {name}; {option} cannot be used with it")
-    column: list[Any] = segment.concepts.column(name).to_pylist()
-    return column
+    return list(segment.concepts.column(name).to_pylist())
 
 
 def _check(what: str, wanted: Sequence[str], known: Sequence[str]) -> None:

@@ -186,12 +186,8 @@ class Result:
 
 # The text about the nearest candidate if no concept fits.
 _NOTHING = Candidate("", "", "", 0.0)
-_NO_CONCEPT: dict[str, Any] = dict.fromkeys(
-    (
-        *("concept_id", "concept_name", "routes", "relation", "scope", "language", "source", "code", "homonyms"),
-        "retired_concept",
-    )
-)
+_OF_TERM = ("language", "source", "code", "homonyms", "retired_concept")
+_NO_CONCEPT: dict[str, Any] = dict.fromkeys((*("concept_id", "concept_name", "routes", "relation", "scope"), *_OF_TERM))
 
 
 def lines(
@@ -202,34 +198,17 @@ def lines(
     first = result.candidates[0] if result.candidates else _NOTHING
     shown = (first, *result.candidates) if is_nil else result.candidates
     explanation = None if result.explanation is None else str(result.explanation)
-    mappings = [
-        Mapping(
-            row,
-            mention_code,
-            result.mention,
-            frequency,
-            rank,
-            found.concept_id,
-            found.concept_name,
-            found.matched_term,
-            found.similarity,
-            result.confidence if rank == 1 else None,
-            result.decision if rank == 1 else None,
-            result.method if rank == 1 or not is_nil else NEAREST,
-            "|".join(found.routes) or None,
-            found.relation,
-            found.scope,
-            found.language,
-            found.source,
-            found.code,
-            "|".join(found.homonyms) or None,
-            found.expansion,
-            "|".join(found.contradictions) or None,
-            found.retired_concept,
-            explanation=explanation if rank == 1 else None,
-        )
-        for rank, found in enumerate(shown[:top_k], 1)
-    ]
+    mappings = []
+    for rank, found in enumerate(shown[:top_k], 1):
+        method = result.method if rank == 1 or not is_nil else NEAREST
+        sure = (result.confidence, result.decision, method) if rank == 1 else (None, None, method)
+        lists = found.routes, found.homonyms, found.contradictions
+        routes, homonyms, contradictions = ("|".join(some) or None for some in lists)
+        answer = found.concept_id, found.concept_name, found.matched_term, found.similarity
+        term = found.relation, found.scope, found.language, found.source, found.code, homonyms
+        rest = found.expansion, contradictions, found.retired_concept
+        cells = row, mention_code, result.mention, frequency, rank, *answer, *sure, routes, *term, *rest
+        mappings.append(Mapping(*cells, explanation=explanation if rank == 1 else None))
     if is_nil:
         mappings[0] = replace(
             mappings[0],

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.answer.calibration_store import RankedAnswers
-from alphita.answer.candidates import CandidateTable
 from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Features
 from alphita.answer.filters import Targets
 from alphita.answer.pipeline import Questions, Scored
@@ -32,12 +30,14 @@ from alphita.mention.spelling import ABBREVIATION as EXPANDED
 from alphita.mention.spelling import SHORTENED, SPELLING, Reading, shortened
 from alphita.terminology.rules import explain as explain_pair
 from alphita.terminology.rules import sets
+from alphita.terminology.rules.lexicon import WORD
 from alphita.terminology.text import clean
 
 COLUMN = {name: place for place, name in enumerate(NAMES)}
 # Above this share of its weight, all words of a string count as contained in the other.
 ALL_WORDS = 0.999
-_WORD = re.compile(r"[^\W_]+")
+# The relation of a concept by the scope of its term.
+BY_SCOPE: dict[str | None, Relation] = {"broad": "narrow", "narrow": "broad", "related": "related"}
 
 
 def relations(
@@ -54,44 +54,18 @@ def relations(
     term_in_mention = values[:, COLUMN["words_of_term_in_mention"]] > ALL_WORDS
     longer = term_in_mention & ~mention_in_term
     for place in np.flatnonzero(longer).tolist():
-        longer[place] = not _without_notes_in(*strings[place])
+        # Note words around a mention do not count.
+        mention, term = strings[place]
+        longer[place] = not set(WORD.findall(shortened(mention))) <= set(WORD.findall(term))
     mention_more = (values[:, COLUMN["only_in_mention"]] > 0) | longer
     term_more = (values[:, COLUMN["only_in_term"]] > 0) | (mention_in_term & ~term_in_mention)
-    apart = values[:, COLUMN["contradictions"]] > 0
-    found: list[Relation] = []
-    by_scope: dict[str | None, Relation] = {"broad": "narrow", "narrow": "broad", "related": "related"}
-    for place, scope in enumerate(scopes):
-        if scope in by_scope:
-            found.append(by_scope[scope])
-        elif apart[place] or (mention_more[place] and term_more[place]):
-            found.append("related")
-        elif equal[place]:
-            found.append("exact")
-        elif mention_more[place]:
-            found.append("broad")
-        elif term_more[place]:
-            found.append("narrow")
-        else:
-            found.append("exact")
-    return found
+    apart = (values[:, COLUMN["contradictions"]] > 0) | (mention_more & term_more)
+    read = np.select([apart, equal, mention_more, term_more], ["related", "exact", "broad", "narrow"], "exact")
+    return [BY_SCOPE.get(scope, one) for scope, one in zip(scopes, read.tolist(), strict=True)]
 
 
-def _without_notes_in(mention: str, term: str) -> bool:
-    """Return whether a term contains all words of a mention, except note words around it."""
-    return set(_WORD.findall(shortened(mention))) <= set(_WORD.findall(term))
-
-
-ELSEWHERE = MENTION_NAMES.index("named_elsewhere")
 # Runners-up in an explanation; contributions smaller than this are omitted.
 RUNNERS_UP, SMALL = 2, 0.05
-TERM_KINDS = {
-    "exact": "exact synonym",
-    "broad": "broad synonym",
-    "narrow": "narrow synonym",
-    "related": "related synonym",
-}
-
-
 # The source of an abbreviation, in words.
 ORIGINS = {
     "terminology": "from the terminology",
@@ -134,31 +108,23 @@ class Explainer:
             RunnerUp(one.concept_id, one.concept_name, one.matched_term, lack, one.contradictions)
             for one, lack in zip(candidates[1:], lacks, strict=True)
         )
-        equal = bool(table.routes[top] & EXACT)
-        answer = _nil_reason(scored, request) if nil else "equal to" if equal else "nearest to"
+        answer = _nil_reason(scored, request) if nil else "equal to" if table.routes[top] & EXACT else "nearest to"
         concept = self.index.concept(int(table.concept[top]))
         maps = self._is_live(best.retired_concept)
         similarities = (("cosine", VECTORS, table.cosine), ("letters", LETTERS, table.letters))
-        expansion = (
-            None if best.expansion is None else f"read as {best.expansion!r} ({_of(questions, table, top, best)})"
-        )
-        return Explanation(
-            answer,
-            best.matched_term,
-            self._kind(best, int(table.term[top])),
-            best.routes,
-            {name: round(float(values[top]), 3) for name, route, values in similarities if scored.routes & route},
-            concept.definition,
-            concept.parents,
-            concept.semantic_types,
-            expansion,
-            best.contradictions,
-            None if maps else best.retired_concept,
-            others,
-            round(float(answers.nil[request]), 4) if calibration else None,
-            gave,
-            best.retired_concept if maps else None,
-        )
+        expansion = None
+        if best.expansion is not None:
+            reading = questions.reading(request, int(table.expansion[top]))
+            origin = ORIGINS.get(reading.origin, reading.origin) if reading is not None else ""
+            expansion = f"read as {best.expansion!r} ({', '.join(filter(None, (best.routes[-1], origin)))})"
+        similarity = {
+            name: round(float(values[top]), 3) for name, route, values in similarities if scored.routes & route
+        }
+        kind, of_concept = self._kind(best, int(table.term[top])), (concept.definition, concept.parents)
+        retired, non_standard = (None, best.retired_concept) if maps else (best.retired_concept, None)
+        nil_share = round(float(answers.nil[request]), 4) if calibration else None
+        about = answer, best.matched_term, kind, best.routes, similarity, *of_concept, concept.semantic_types
+        return Explanation(*about, expansion, best.contradictions, retired, others, nil_share, gave, non_standard)
 
     def _kind(self, best: Candidate, term: int) -> str | None:
         """Return the kind of a candidate's term."""
@@ -166,7 +132,7 @@ class Explainer:
         if EXTERNAL in best.routes:
             of_another = f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
             return "phrase confirmed in a review" if best.source == REVIEWED else of_another
-        return "preferred name" if terms.column("preferred")[term].as_py() else TERM_KINDS.get(best.scope or "")
+        return "preferred name" if terms.column("preferred")[term].as_py() else best.scope and f"{best.scope} synonym"
 
     def _is_live(self, identifier: str | None) -> bool:
         """Tell whether a concept is indexed under its own id; the id of a retired concept leads to another one."""
@@ -175,9 +141,10 @@ class Explainer:
 
 
 def _nil_reason(scored: Scored, request: int) -> str:
-    if scored.features is not None and scored.features.vetoes[request] in SAYS_NOTHING:
-        return f"NIL: {scored.features.vetoes[request]}; the nearest is"
-    if scored.features is not None and scored.features.mentions[request, ELSEWHERE]:
+    features = scored.features
+    if features is not None and features.vetoes[request] in SAYS_NOTHING:
+        return f"NIL: {features.vetoes[request]}; the nearest is"
+    if features is not None and features.mentions[request, MENTION_NAMES.index("named_elsewhere")]:
         return "NIL: a name that other vocabularies have, and nothing here is called so; the nearest is"
     return "NIL: too far away or too doubtful; the nearest is"
 
@@ -189,16 +156,11 @@ def _behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.floa
         winner: (len(NAMES),) features.
         others: (m, len(NAMES)) features.
     """
-    swapped = []
-    for other in others:
-        for names in GROUPS.values():
-            columns = [NAMES.index(name) for name in names]
-            one = winner.copy()
-            one[columns] = other[columns]
-            swapped.append(one)
-    if not swapped:
+    if not len(others):
         return []
-    lost = float(ranker.score(winner[None])[0]) - ranker.score(np.array(swapped, np.float32))
+    of_group = np.array([[name in names for name in NAMES] for names in GROUPS.values()])
+    swapped = np.where(of_group, others[:, None], winner).reshape(-1, len(NAMES))
+    lost = float(ranker.score(winner[None])[0]) - ranker.score(swapped)
     found = []
     for row in lost.reshape(len(others), len(GROUPS)).tolist():
         named = {name: round(value, 3) for name, value in zip(GROUPS, row, strict=True) if abs(value) >= SMALL}
@@ -206,28 +168,7 @@ def _behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.floa
     return found
 
 
-def _of(questions: Questions, table: CandidateTable, top: int, best: Candidate) -> str:
-    """Return the reading of a mention, and its source."""
-    reading = questions.reading(int(table.request[top]), int(table.expansion[top]))
-    origin = ORIGINS.get(reading.origin, reading.origin) if reading is not None else ""
-    return f"{best.routes[-1]}, {origin}" if origin else best.routes[-1]
-
-
 OF_TERMS = ("string", "scope", "language", "source", "code", "retired_concept")
-CONTRADICTIONS = NAMES.index("contradictions")
-
-
-class _Shown(NamedTuple):
-    """The columns of m candidates."""
-
-    string: list[Any]
-    scope: list[Any]
-    language: list[Any]
-    source: list[Any]
-    code: list[Any]
-    retired: list[Any]
-    ids: list[Any]
-    names: list[Any]
 
 
 class ResultBuilder:
@@ -287,51 +228,21 @@ class ResultBuilder:
     def from_identifier(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
         """Return the result of a mention that identifies a concept; a code with several concepts goes to review."""
         shared = (SHARED_CODE,) if len(concepts) > 1 else ()
-        candidates = []
-        for row in concepts[:top_k]:
-            known = self.index.concept(row)
-            name = known.id if self.targets is None else self.targets.ids(np.array([row]))[0]
-            routes = ("exact",)
-            candidates.append(
-                Candidate(
-                    name,
-                    known.name,
-                    known.name,
-                    1.0,
-                    source=known.source,
-                    routes=routes,
-                    relation="exact",
-                    contradictions=shared,
-                )
-            )
-        best = self.index.concept(concepts[0])
-        why = None
-        if explain:
-            why = Explanation(
-                "the identifier of",
-                best.name,
-                "preferred name",
-                ("exact",),
-                {},
-                best.definition,
-                best.parents,
-                best.semantic_types,
-                contradictions=shared,
-            )
-        decision: Decision = "review" if shared else "accept"
-        sure = self.ranker is not None
-        return Result(
-            mention,
-            candidates[0].concept_id,
-            best.name,
-            best.name,
-            1.0,
-            1.0 / len(concepts) if sure else None,
-            EXACT_METHOD,
-            tuple(candidates),
-            decision if sure else None,
-            why,
+        known = [self.index.concept(row) for row in concepts[:top_k]]
+        ids = [one.id for one in known] if self.targets is None else self.targets.ids(np.array(concepts[:top_k]))
+        exact: dict[str, Any] = {"routes": ("exact",), "relation": "exact", "contradictions": shared}
+        candidates = tuple(
+            Candidate(name, one.name, one.name, 1.0, source=one.source, **exact)
+            for name, one in zip(ids, known, strict=True)
         )
+        best, why = known[0], None
+        if explain:
+            of_concept = best.definition, best.parents, best.semantic_types
+            answer = "the identifier of", best.name, "preferred name", ("exact",)
+            why = Explanation(*answer, {}, *of_concept, contradictions=shared)
+        decision: Decision = "review" if shared else "accept"
+        sure = (1.0 / len(concepts), decision) if self.ranker is not None else (None, None)
+        return Result(mention, ids[0], best.name, best.name, 1.0, sure[0], EXACT_METHOD, candidates, sure[1], why)
 
     def empty(self, mention: str, explain: bool) -> Result:
         """Return the result of an empty mention."""
@@ -369,30 +280,18 @@ class ResultBuilder:
         for number in range(len(questions.requests)):
             some, of = candidates[starts[number] : starts[number + 1]], rows[starts[number] : starts[number + 1]]
             why = self._explainer(questions, scored, answers, of, some, bool(nil[number])) if explain else None
-            mention = questions.mentions[number].string
-            confidence = _probability(answers.confidence[number])
+            mention, shown = questions.mentions[number].string, tuple(some[:top_k])
             decision = None if decisions is None else decisions[number]
             if not some or nil[number]:
                 term, near = (some[0].matched_term, some[0].similarity) if some else (None, None)
-                sure = _nil_confidence(answers, number) if some else None
+                sure = _probability(answers.nil[number]) if some else None
                 decision = None if decision is None else "nil"
-                made.append(Result(mention, None, None, term, near, sure, NIL, tuple(some[:top_k]), decision, why))
+                made.append(Result(mention, None, None, term, near, sure, NIL, shown, decision, why))
                 continue
-            best, top = some[0], int(of[0])
-            made.append(
-                Result(
-                    mention,
-                    best.concept_id,
-                    best.concept_name,
-                    best.matched_term,
-                    best.similarity,
-                    confidence,
-                    _method(questions, scored, top, EXTERNAL in best.routes),
-                    tuple(some[:top_k]),
-                    decision,
-                    why,
-                )
-            )
+            best, sure = some[0], _probability(answers.confidence[number])
+            answer = best.concept_id, best.concept_name, best.matched_term, best.similarity
+            method = _method(questions, scored, int(of[0]), EXTERNAL in best.routes)
+            made.append(Result(mention, *answer, sure, method, shown, decision, why))
         return made
 
     def _candidates(
@@ -404,50 +303,29 @@ class ResultBuilder:
         score: NDArray[np.float64],
     ) -> list[Candidate]:
         table = scored.table
-        shown = self._shown(table.term[rows], table.concept[rows])
-        kinds: list[Any] = [None] * len(rows)
-        if scored.features is not None:
-            strings = self.index.segment.strings.array.take(pa.array(table.string[rows])).to_pylist()
-            pairs = [(scored.queries[query], string) for query, string in zip(table.query[rows], strings, strict=True)]
-            kinds = list(relations(scored.features, rows, shown.scope, pairs))
-        numbers = np.round(np.clip(similarity[rows], -1.0, 1.0).astype(np.float64), DECIMALS).tolist()
-        learned = self.ranker is not None
-        scores = np.round(score[rows], DECIMALS).tolist() if learned else [None] * len(rows)
-        external = self.index.segment.borrowed[table.term[rows]]
-        homonyms = self._homonyms(table.string[rows], table.concept[rows], table.homonyms[rows])
-        found = []
-        for place, row in enumerate(rows.tolist()):
-            reading = questions.reading(int(table.request[row]), int(table.expansion[row]))
-            found.append(
-                Candidate(
-                    shown.ids[place],
-                    shown.names[place],
-                    shown.string[place],
-                    numbers[place],
-                    shown.scope[place],
-                    shown.language[place],
-                    shown.source[place],
-                    shown.code[place],
-                    homonyms[place],
-                    _routes(int(table.routes[row]), reading, bool(external[place])),
-                    kinds[place],
-                    None if reading is None else reading.string,
-                    self._contradictions(scored, row, shown.string[place]),
-                    shown.retired[place],
-                    scores[place],
-                )
-            )
-        return found
-
-    def _shown(self, term: NDArray[np.int64], concept: NDArray[np.int64]) -> _Shown:
-        terms, concepts = self._terms.take(pa.array(term)), self._concepts.take(pa.array(concept))
-        empty: list[Any] = [None] * len(term)
+        terms = self._terms.take(pa.array(table.term[rows]))
+        concepts = self._concepts.take(pa.array(table.concept[rows]))
+        empty: list[Any] = [None] * len(rows)
         string, scope, language, source, code, retired = (
             terms.column(name).to_pylist() if name in terms.column_names else empty for name in OF_TERMS
         )
-        ids = concepts.column("id").to_pylist() if self.targets is None else self.targets.ids(concept)
-        names = concepts.column("name").to_pylist()
-        return _Shown(string, scope, language, source, code, retired, ids, names)
+        ids = concepts.column("id").to_pylist() if self.targets is None else self.targets.ids(table.concept[rows])
+        names, kinds = concepts.column("name").to_pylist(), empty
+        if scored.features is not None:
+            strings = self.index.segment.strings.array.take(pa.array(table.string[rows])).to_pylist()
+            pairs = [(scored.queries[query], one) for query, one in zip(table.query[rows], strings, strict=True)]
+            kinds = list(relations(scored.features, rows, scope, pairs))
+        numbers = np.round(np.clip(similarity[rows], -1.0, 1.0).astype(np.float64), DECIMALS).tolist()
+        scores = np.round(score[rows], DECIMALS).tolist() if self.ranker is not None else empty
+        homonyms = self._homonyms(table.string[rows], table.concept[rows], table.homonyms[rows])
+        readings = list(map(questions.reading, table.request[rows].tolist(), table.expansion[rows].tolist()))
+        external = self.index.segment.borrowed[table.term[rows]].tolist()
+        routes = map(_routes, table.routes[rows].tolist(), readings, external)
+        read = [None if reading is None else reading.string for reading in readings]
+        clashes = [self._contradictions(scored, row, term) for row, term in zip(rows.tolist(), string, strict=True)]
+        of_concept, of_term = (ids, names, string, numbers), (scope, language, source, code, homonyms)
+        columns = *of_concept, *of_term, routes, kinds, read, clashes, retired, scores
+        return [Candidate(*cells) for cells in zip(*columns, strict=True)]
 
     def _homonyms(
         self, string: NDArray[np.int64], concept: NDArray[np.int64], counts: NDArray[np.int64]
@@ -474,16 +352,13 @@ class ResultBuilder:
         return found
 
     def _contradictions(self, scored: Scored, row: int, term: str) -> tuple[str, ...]:
-        if scored.features is None:
-            return ()
-        if not scored.features.candidates[row, CONTRADICTIONS]:
-            if not scored.features.vetoed[row]:
-                return ()
-            return (scored.features.vetoes[int(scored.table.request[row])] or STATUS_APART,)
-        return tuple(
-            one.text
-            for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)
-        )
+        features, table = scored.features, scored.table
+        if features is not None and features.candidates[row, COLUMN["contradictions"]]:
+            query = scored.queries[int(table.query[row])][:MAX_ENCODED_CHARACTERS]
+            return tuple(one.text for one in explain_pair(query, term))
+        if features is not None and features.vetoed[row]:
+            return (features.vetoes[int(table.request[row])] or STATUS_APART,)
+        return ()
 
 
 def _routes(bits: int, reading: Reading | None, external: bool) -> tuple[str, ...]:
@@ -495,14 +370,8 @@ def _method(questions: Questions, scored: Scored, top: int, external: bool) -> M
     reading = questions.reading(int(scored.table.request[top]), int(scored.table.expansion[top]))
     if reading is not None:
         return ABBREVIATION if reading.source == EXPANDED else NEAREST
-    equal = bool(scored.table.routes[top] & EXACT)
-    return EXACT_METHOD if equal and not external else NEAREST
+    return EXACT_METHOD if scored.table.routes[top] & EXACT and not external else NEAREST
 
 
 def _probability(confidence: float) -> float | None:
     return None if np.isnan(confidence) else round(float(confidence), DECIMALS)
-
-
-def _nil_confidence(answers: RankedAnswers, number: int) -> float | None:
-    nil = answers.nil[number]
-    return None if np.isnan(nil) else round(float(nil), DECIMALS)

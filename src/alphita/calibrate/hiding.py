@@ -111,15 +111,8 @@ class Hidden(View):
             rows = rows[np.lexsort((string[rows], -similarity[rows], query[rows]))]
             place = np.arange(len(rows)) - np.searchsorted(query[rows], query[rows])
             routes[rows[place >= depth]] &= ~np.uint8(route)
-        left = np.flatnonzero(routes)
-        return replace(
-            found,
-            query=query[left],
-            string=string[left],
-            found_by=routes[left],
-            cosine=cosine[left],
-            letters=letters[left],
-        )
+        columns = {"query": query, "string": string, "found_by": routes, "cosine": cosine, "letters": letters}
+        return replace(found, **{name: column[routes > 0] for name, column in columns.items()})
 
 
 @functools.lru_cache(maxsize=1)

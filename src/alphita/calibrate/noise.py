@@ -9,34 +9,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-KINDS: dict[str, Callable[[str, random.Random], str]] = {}
+from alphita.terminology.rules import lexicon
+
 # Shorter words are not misspelt, because the result would be ambiguous.
 SHORTEST_MISSPELT = 4
 SECOND_NOISE = 0.25
 # Words that notes put before and after a name; they do not change the concept.
-_LEAD_INS = (
-    "hx of|h/o|history of|c/o|complains of|s/p|dx:|diagnosis of|pt with|patient with|known|suspected|probable|"
-    "possible|?|presenting with|new onset|ongoing|intermittent|persistent|some|rule out|r/o|recurrent|with|has"
-)
-LEAD_INS = tuple(_LEAD_INS.split("|"))
-TAILS = ("nos", "unspecified", "today", "since childhood", "(confirmed)", "noted", "on exam", "?", "for weeks")
-# A key, and those near it.
-_KEYS = (
-    "asqz bvgn cxvd dsfe ewrd fdgr gfht hgjy iuok jhku kjli lko mn nmb oipl po qwa retf sadw tryg uyij vcbf wqes "
-    "xzc ytuh zxa"
-)
-NEAR_KEYS = {keys[0]: keys[1:] for keys in _KEYS.split()}
-# Sounds that are written in several ways.
-_SOUNDS = (
-    "ph>f f>ph y>i i>y ae>e oe>e c>k k>c rrh>r rh>r ea>ee ei>ie ie>ei ious>eous or>er er>or ss>s s>ss ll>l l>ll "
-    "mm>m nn>n tt>t z>s s>z ch>k th>t a>e e>a o>a u>o x>cs qu>k our>or"
-)
-SOUNDS = [sound.split(">") for sound in _SOUNDS.split()]
-
-
-def _kind(noise: Callable[[str, random.Random], str]) -> Callable[[str, random.Random], str]:
-    KINDS[noise.__name__] = noise
-    return noise
+LEAD_INS, TAILS = lexicon.words("noise", "lead in"), lexicon.words("noise", "tail")
+# The keys near each key, and sounds that are written in several ways.
+NEAR_KEYS = {keys[0]: keys[1:] for keys in lexicon.words("noise", "keys")}
+SOUNDS = [sound.split(">") for sound in lexicon.words("noise", "sounds")]
 
 
 def noisy(string: str, chance: random.Random) -> str:
@@ -51,19 +33,22 @@ def noisy(string: str, chance: random.Random) -> str:
     return string
 
 
-@_kind
 def slip(string: str, chance: random.Random) -> str:
     """Drop, double, swap or mistype one letter of one word."""
-    return _in_one_word(string, chance, _slip)
+    words = string.split()
+    long = [place for place, word in enumerate(words) if len(word) >= SHORTEST_MISSPELT]
+    if not long:
+        return string
+    place = chance.choice(long)
+    words[place] = _slip(words[place], chance)
+    return " ".join(words)
 
 
-@_kind
 def two_slips(string: str, chance: random.Random) -> str:
     """Make two typing errors."""
     return slip(slip(string, chance), chance)
 
 
-@_kind
 def by_ear(string: str, chance: random.Random) -> str:
     """Write one sound in another way."""
     fitting = [(old, new) for old, new in SOUNDS if old in string]
@@ -75,7 +60,6 @@ def by_ear(string: str, chance: random.Random) -> str:
     return string[:start] + new + string[start + len(old) :]
 
 
-@_kind
 def swap_words(string: str, chance: random.Random) -> str:
     """Swap two neighbouring words."""
     words = string.split()
@@ -86,24 +70,21 @@ def swap_words(string: str, chance: random.Random) -> str:
     return " ".join(words)
 
 
-@_kind
 def inverted(string: str, chance: random.Random) -> str:
     """Put the last word first, as catalogues do: "acute renal failure" becomes "failure, acute renal"."""
     words = string.split()
     return f"{words[-1]}, {' '.join(words[:-1])}" if len(words) > 1 else string
 
 
-@_kind
 def drop_word(string: str, chance: random.Random) -> str:
     """Drop one word of three or more."""
     words = string.split()
-    if len(words) < 3:
-        return string
-    del words[chance.randrange(len(words))]
-    return " ".join(words)
+    if len(words) > 2:
+        del words[chance.randrange(len(words))]
+        return " ".join(words)
+    return string
 
 
-@_kind
 def cut_word(string: str, chance: random.Random) -> str:
     """Cut a long word to its first letters: "resp. failure"."""
     words = string.split()
@@ -115,7 +96,6 @@ def cut_word(string: str, chance: random.Random) -> str:
     return " ".join(words)
 
 
-@_kind
 def glue(string: str, chance: random.Random) -> str:
     """Leave out one space, or put one into a word."""
     spaces = [place for place, sign in enumerate(string) if sign == " "]
@@ -128,7 +108,6 @@ def glue(string: str, chance: random.Random) -> str:
     return string[:place] + " " + string[place:]
 
 
-@_kind
 def lead_in(string: str, chance: random.Random) -> str:
     """Add words before or after the name, as notes do."""
     if chance.random() < 0.7:
@@ -136,22 +115,15 @@ def lead_in(string: str, chance: random.Random) -> str:
     return f"{string} {chance.choice(TAILS)}"
 
 
-@_kind
 def coded(string: str, chance: random.Random) -> str:
     """Put a code before or after: "R06.02 - dyspnea", "100123 dyspnea", "dyspnea (786.05)"."""
     letter, digits = chance.choice("abcdefghijklmnopqrstz"), f"{chance.randrange(100):02}"
-    code = chance.choice(
-        (
-            f"{letter}{digits}",
-            f"{letter}{digits}.{chance.randrange(100)}",
-            f"{chance.randrange(100, 1000)}.{digits}",
-            str(chance.randrange(10_000, 100_000_000)),
-        )
-    )
+    long = f"{letter}{digits}.{chance.randrange(100)}"
+    numbers = f"{chance.randrange(100, 1000)}.{digits}", str(chance.randrange(10_000, 100_000_000))
+    code = chance.choice((f"{letter}{digits}", long, *numbers))
     return chance.choice((f"{code} {string}", f"{code}: {string}", f"{code} - {string}", f"{string} ({code})"))
 
 
-@_kind
 def plural(string: str, chance: random.Random) -> str:
     """Make the last word plural, or singular."""
     if string.endswith("ies"):
@@ -176,11 +148,7 @@ def _slip(word: str, chance: random.Random) -> str:
     return word[:place] + chance.choice(near) + word[place:]
 
 
-def _in_one_word(string: str, chance: random.Random, change: Callable[[str, random.Random], str]) -> str:
-    words = string.split()
-    long = [place for place, word in enumerate(words) if len(word) >= SHORTEST_MISSPELT]
-    if not long:
-        return string
-    place = chance.choice(long)
-    words[place] = change(words[place], chance)
-    return " ".join(words)
+KINDS: dict[str, Callable[[str, random.Random], str]] = {
+    kind.__name__: kind
+    for kind in (slip, two_slips, by_ear, swap_words, inverted, drop_word, cut_word, glue, lead_in, coded, plural)
+}

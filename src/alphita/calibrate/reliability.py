@@ -37,11 +37,6 @@ class Bin(NamedTuple):
     high: float
 
 
-def losses(confidence: Float, right: Bool) -> Float:
-    """Return (n,) -log p, p the confidence in the actual outcome, at least 1e-15."""
-    return -np.log(np.maximum(np.where(right, confidence, 1 - confidence), MIN_PROBABILITY))
-
-
 def reliability(confidence: Float, right: Bool, bins: int = BINS, *, equal: Equal = "mass") -> list[Bin]:
     """Return the non-empty bins, from low to high confidence."""
     table = []
@@ -71,8 +66,8 @@ def brier(confidence: Float, right: Bool) -> float:
 
 
 def log_loss(confidence: Float, right: Bool) -> float:
-    """Return the mean of `losses`."""
-    return float(losses(confidence, right).mean())
+    """Return the mean -log p, p the confidence in the actual outcome, at least `MIN_PROBABILITY`."""
+    return float(-np.log(np.maximum(np.where(right, confidence, 1 - confidence), MIN_PROBABILITY)).mean())
 
 
 def auroc(score: Float, right: Bool) -> float:

@@ -12,6 +12,8 @@ accepts more errors than allowed, however many were tested. Only for mentions dr
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -68,15 +70,9 @@ def finite_tail(wrong: int, n: int, all_wrong: int, population: int) -> float:
 
 def finite_upper_limit(wrong: int, n: int, population: int, delta: float = DELTA) -> int:
     """Return an upper bound for the wrong ones in a finite population, given `wrong` wrong ones among n drawn."""
-    low, high = wrong, population - (n - wrong)
-    # The tail falls as K grows; at `low` it is 1.
-    while low < high:
-        middle = (low + high + 1) // 2
-        if finite_tail(wrong, n, middle, population) > delta:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    # The tail falls as the number of wrong ones grows; at the least it is 1.
+    possible = range(wrong + 1, population - (n - wrong) + 1)
+    return wrong + bisect.bisect(possible, False, key=lambda number: finite_tail(wrong, n, number, population) <= delta)
 
 
 Float = NDArray[np.float64]
@@ -126,8 +122,7 @@ def threshold_order(
         return values
     # The first threshold to reach each hundredth of the answers, and the last one.
     hundredth = np.ceil(accepted / (STEP * len(right)))
-    chosen = np.append(np.flatnonzero(np.diff(hundredth, prepend=0) > 0), len(values) - 1)
-    chosen = np.unique(chosen)
+    chosen = np.unique(np.append(np.flatnonzero(np.diff(hundredth, prepend=0) > 0), len(values) - 1))
     m = np.round(accepted[chosen] * ((size or len(right)) / len(right))).astype(np.int64)
     expected = np.minimum(1.0, CAUTION * (wrong[chosen] + 1) / (accepted[chosen] + 2))
     allowed = np.array([most_wrong(int(n), error, delta) for n in m])
@@ -150,24 +145,18 @@ def certify(confidence: Float, right: Bool, *, error: float = ERROR, delta: floa
     ordered = np.asarray(confidence, np.float64)[falling[::-1]]
     # (n + 1,): errors among the 0, 1, ..., n most confident.
     wrongs = np.append(0, np.cumsum(~np.asarray(right, bool)[falling]))
-    best: tuple[float, int, int] | None = None
-    first: tuple[float, int, int] | None = None
-    tested = 0
-    for threshold in np.asarray(order, np.float64).tolist():
-        accepted = len(ordered) - int(np.searchsorted(ordered, threshold))
-        wrong = int(wrongs[accepted])
-        tested += 1
-        first = first or (threshold, accepted, wrong)
-        if tail(wrong, accepted, error) > delta:
-            break
-        best = threshold, accepted, wrong
-    n = len(ordered)
-    if best is not None:
-        threshold, accepted, wrong = best
-        return Certificate(error, delta, n, threshold, accepted, wrong, upper_limit(wrong, accepted, delta), tested)
-    threshold, accepted, wrong = first or (0.0, 0, 0)
-    reason = _reason(threshold, accepted, wrong, error, delta) if first else "no answer has a confidence above 0"
-    return Certificate(error, delta, n, None, accepted, wrong, None, tested, reason)
+    accepted = len(ordered) - np.searchsorted(ordered, order)
+    tested = list(
+        zip(np.asarray(order, np.float64).tolist(), accepted.tolist(), wrongs[accepted].tolist(), strict=True)
+    )
+    passed = list(itertools.takewhile(lambda test: tail(test[2], test[1], error) <= delta, tested))
+    threshold, n, wrong = (passed[-1:] or tested[:1] or [(0.0, 0, 0)])[0]
+    count = min(len(passed) + 1, len(tested))
+    if passed:
+        limit = upper_limit(wrong, n, delta)
+        return Certificate(error, delta, len(ordered), threshold, n, wrong, limit, count)
+    reason = _reason(threshold, n, wrong, error, delta) if tested else "no answer has a confidence above 0"
+    return Certificate(error, delta, len(ordered), None, n, wrong, None, count, reason)
 
 
 def _reason(threshold: float, accepted: int, wrong: int, error: float, delta: float) -> str:
@@ -232,10 +221,9 @@ class RiskCoverage:
                 # Truncated, not rounded, so that the printed threshold does not accept less; the bound is rounded up.
                 threshold, bound = math.floor(row.threshold * 1e4) / 1e4, math.ceil(row.bound * 1e4 - 1e-9) / 1e4
                 lines.append(f"{row.error:>8.1%} {threshold:>10.4f} {shares} {row.wrong:>7,} {bound:>7.2%}")
-        if self.nil_lost is not None:
-            lines.append(f"NIL: {_percent(self.nil_lost)} of the mentions that name a concept are lost to it")
-        if self.nil_found is not None:
-            lines.append(f"NIL: {_percent(self.nil_found)} of the mentions that name none are recognised")
+        for share, what in ((self.nil_lost, "a concept are lost to it"), (self.nil_found, "none are recognised")):
+            if share is not None:
+                lines.append(f"NIL: {_percent(share)} of the mentions that name {what}")
         return "\n".join(lines) + "\n"
 
 
@@ -263,38 +251,27 @@ def table(
             CoverageRow(error, certificate.threshold, *shares, counts[1], certificate.bound, certificate.reason)
         )
     delta = max((certificate.delta for certificate in certificates.values()), default=DELTA)
-    nil_lost = nil_found = None
-    if names_concept is not None:
-        nil_lost = float(refused[names_concept].mean()) if names_concept.any() else None
-        nil_found = float(refused[~names_concept].mean()) if (~names_concept).any() else None
-    return RiskCoverage(population, n, 1 - delta, tuple(rows), nil_lost, nil_found)
+    sides = () if names_concept is None else (refused[names_concept], refused[~names_concept])
+    nils = [float(side.mean()) if len(side) else None for side in sides] or [None, None]
+    return RiskCoverage(population, n, 1 - delta, tuple(rows), *nils)
 
 
-class Curve(NamedTuple):
-    """The risk-coverage curve: for each distinct score (p,), falling, the share accepted and the share of it wrong."""
-
-    threshold: Float
-    coverage: Float
-    risk: Float
-
-
-def curve(score: Float, right: Bool) -> Curve:
-    """Return the whole risk-coverage curve of a score; n > 0."""
+def curve(score: Float, right: Bool) -> tuple[Float, Float, Float]:
+    """Return for each distinct score (p,), falling, the score, the share accepted and the share of it wrong; n > 0."""
     values, accepted, wrong = _steps(np.asarray(score, np.float64), right)
-    return Curve(values, accepted / len(right), wrong / accepted)
+    return values, accepted / len(right), wrong / accepted
 
 
 def risk_coverage_svg(
     confidence: Float, right: Bool, *, certificates: Mapping[float, Certificate] | None = None
 ) -> str:
     """Return the risk-coverage curve as an SVG file, with the certified thresholds and their bounds."""
-    drawn = curve(confidence, right)
+    _, coverage, risk = curve(confidence, right)
     # Errors among the first few answers are not informative, and would determine the scale.
-    settled = drawn.coverage >= min(STEP, float(drawn.coverage[-1]))
-    kept = np.flatnonzero(settled)
+    kept = np.flatnonzero(coverage >= min(STEP, float(coverage[-1])))
     kept = kept[np.unique(np.linspace(0, len(kept) - 1, min(len(kept), MAX_POINTS)).astype(np.int64))]
     passed = [certificate for certificate in (certificates or {}).values() if certificate.threshold is not None]
-    top = max([float(drawn.risk[kept].max()), *(certificate.bound or 0.0 for certificate in passed), 0.001])
+    top = max([float(risk[kept].max()), *(certificate.bound or 0.0 for certificate in passed), 0.001])
     drawing = Drawing(
         "Risk and coverage",
         f"errors among the accepted, {len(right):,} answers, most confident first",
@@ -302,7 +279,7 @@ def risk_coverage_svg(
         y_label="share of the accepted that is wrong",
         y_max=top,
     )
-    drawing.line(list(zip(drawn.coverage[kept].tolist(), drawn.risk[kept].tolist(), strict=True)), "measured")
+    drawing.line(list(zip(coverage[kept].tolist(), risk[kept].tolist(), strict=True)), "measured")
     if passed:
         drawing.dots(
             [(it.accepted / it.n, it.wrong / it.accepted) for it in passed],

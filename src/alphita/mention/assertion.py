@@ -35,14 +35,7 @@ _IDENTIFIER = re.compile(
     r"(?:https?://\S+|(?:[A-Za-z][A-Za-z0-9._-]*:|[A-Za-z][A-Za-z0-9.]*_)[A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)"
 )
 # The semantic tags that SNOMED CT and other lists write after a name.
-_TAG = re.compile(
-    r"(?<=\S) ?\((?:"
-    r"disorder|disease|syndrome|finding|clinical finding|symptom|sign|diagnosis|condition|problem|"
-    r"situation|procedure|regime/therapy|event|observable entity|body structure|"
-    r"morphologic abnormality|cell|cell structure|substance|product|medicinal product|clinical drug|"
-    r"organism|specimen|physical object|qualifier value"
-    r")\)$"
-)
+_TAG = re.compile(rf"(?<=\S) ?\((?:{lexicon.pattern('tag')})\)$")
 _DOUBTS = {"possible": POSSIBLE, "family": FAMILY}
 _DOUBTS_BEHIND = _DOUBTS | {"negated": DENIED, "hypothetical": POSSIBLE}
 _WELL = re.compile(rf"(?<![^\W_])(?:{lexicon.pattern('well')})(?![^\W_])")
@@ -61,12 +54,7 @@ def identifier_of(mention: str) -> str | None:
 
 def is_no_finding(cleaned: str) -> bool:
     """Tell whether a cleaned string is a placeholder such as "n/a" or "(none)"."""
-    return cleaned.strip("().-") in _no_findings()
-
-
-@functools.cache
-def _no_findings() -> frozenset[str]:
-    return frozenset(lexicon.words("nothing"))
+    return cleaned.strip("().-") in lexicon.word_set("nothing")
 
 
 def without_tag(cleaned: str) -> str:
@@ -100,7 +88,7 @@ def _marks() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 
 # Separators of names: signs, and words for "and" and "or", except ambiguous ones and letters ("hepatitis E virus").
-_JOINS = re.compile(r"[,;/+&、，；]|\b(?:and|or|plus|with|ed|con|und|oder|mit|et|ou|avec|y|en|met|nebo|ve|veya)\b")
+_JOINS = re.compile(rf"[,;/+&、，；]|\b(?:{lexicon.pattern('joins')})\b")
 
 
 def parts_of(mention: str) -> list[str]:
@@ -114,10 +102,14 @@ def names_in(mention: str, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -
     if len(pieces) < 2 or rows([clean(mention)])[0] >= 0:
         return [mention]
     for least, parts in _shared(pieces):
-        known = rows([clean(part) for part in parts])
-        if (known >= 0).sum() >= least and len(set(known[known >= 0].tolist())) > 1:
+        if _are_names(rows([clean(part) for part in parts]), least):
             return parts
     return [mention]
+
+
+def _are_names(known: NDArray[np.int64], least: int) -> bool:
+    """Tell whether at least so many parts are names, and not all the same one."""
+    return int((known >= 0).sum()) >= least and len(set(known[known >= 0].tolist())) > 1
 
 
 def _shared(pieces: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
@@ -132,11 +124,8 @@ def _shared(pieces: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 
 def names_that_are_absent(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> set[int]:
     """Return which cleaned mentions are a name followed by a word for absent; "thumbs absent" is a finding."""
-    parts = {}
-    for row, mention in enumerate(mentions):
-        name, _, last = mention.rpartition(" ") if mention.endswith(cues.ABSENCE) else ("", "", "")
-        if name and last in cues.ABSENCE:
-            parts[row] = name
+    parted = ((row, *mention.rpartition(" ")) for row, mention in enumerate(mentions))
+    parts = {row: name for row, name, _, last in parted if name and last in cues.ABSENCE}
     known = rows(list(parts.values())) if parts else ()
     return {row for row, found in zip(parts, known, strict=True) if found >= 0}
 
@@ -154,7 +143,6 @@ def name_several(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArra
     known = rows([part for _, _, way in ways for part in way]) if ways else np.empty(0, np.int64)
     found, start = np.zeros(len(mentions), bool), 0
     for number, least, way in ways:
-        named = known[start : start + len(way)]
-        found[number] |= (named >= 0).sum() >= least and len(set(named[named >= 0].tolist())) > 1
+        found[number] |= _are_names(known[start : start + len(way)], least)
         start += len(way)
     return found

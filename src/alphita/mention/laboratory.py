@@ -27,21 +27,12 @@ from alphita.terminology.text import clean
 ORIGIN = "laboratory"
 RAISED, LOWERED = 1, -1
 # The table's words for each direction that occur in names.
-WORDS = {RAISED: ("elevated", "increased", "raised", "high"), LOWERED: ("decreased", "reduced", "low", "lowered")}
-FORMS = (
-    "{word} circulating {name} concentration",
-    "{word} {name} concentration",
-    "{word} serum {name} concentration",
-    "{word} circulating {name} level",
-    "{word} {name} level",
-    "{word} {name}",
-    "{word} serum {name}",
-)
+WORDS = {way: lexicon.words("laboratory words", name) for way, name in ((RAISED, "raised"), (LOWERED, "lowered"))}
 DIRECTIONS = {
-    **dict.fromkeys((*lexicon.words("degree", "more_amount"), "↑", "↑↑", "++", "+++", "(h)", "[h]", "(high)"), RAISED),
-    **dict.fromkeys((*lexicon.words("degree", "less_amount"), "↓", "↓↓", "(l)", "[l]", "(low)"), LOWERED),
+    word: way
+    for way, name in ((RAISED, "more"), (LOWERED, "less"))
+    for word in (*lexicon.words("degree", f"{name}_amount"), *lexicon.words("laboratory words", name))
 }
-MARKS = ("(h)", "[h]", "(high)", "(l)", "[l]", "(low)")
 DEVIATIONS = "sd"
 # If more than this share of the analytes have no name, the index may name them differently.
 NAMED_SHARE = 0.5
@@ -84,24 +75,22 @@ class Laboratory:
             external: (n,) whether the string of a row is not a name of the terminology itself.
         """
         self._rows = rows
-        self._analytes: dict[str, Analyte] = {}
         every = [name for analyte in analytes() for some in analyte.called.values() for name in some]
         there = {name: row for name, row in zip(every, rows(every).tolist(), strict=True) if row >= 0}
         last = {name for name, row in there.items() if external is not None and external[row]}
-        unnamed = []
-        for analyte in analytes():
-            known = {
-                way: sorted((name for name in some if name in there), key=last.__contains__)
-                for way, some in analyte.called.items()
-            }
-            if any(known.values()):
-                self._analytes.update(dict.fromkeys(analyte.names, analyte._replace(called=known)))
-            else:
-                unnamed.append(analyte._replace(called=known))
-        if len(unnamed) < NAMED_SHARE * len(analytes()):
-            self._analytes |= {
-                name: analyte for analyte in unnamed for name in analyte.names if name not in self._analytes
-            }
+        every_analyte = [
+            analyte._replace(
+                called={
+                    way: sorted((name for name in some if name in there), key=last.__contains__)
+                    for way, some in analyte.called.items()
+                }
+            )
+            for analyte in analytes()
+        ]
+        named = [analyte for analyte in every_analyte if any(analyte.called.values())]
+        if len(every_analyte) - len(named) < NAMED_SHARE * len(every_analyte):
+            named = [analyte for analyte in every_analyte if not any(analyte.called.values())] + named
+        self._analytes = {name: analyte for analyte in named for name in analyte.names}
         names = "|".join(map(re.escape, sorted(self._analytes, key=len, reverse=True)))
         words = "|".join(map(re.escape, sorted(DIRECTIONS, key=len, reverse=True)))
         self._shape = names and re.compile(
@@ -115,7 +104,9 @@ class Laboratory:
         if shape is None or self._rows([mention])[0] >= 0:
             return None
         analyte, rest = self._analytes[shape["name"]], shape["rest"] or ""
-        words = [word for word in (shape["before"], shape["after"], _mark(rest)) if word]
+        # The laboratory's flag after a value: "(h)".
+        flag = next((mark for mark in DIRECTIONS if mark[0] in "([" and rest.endswith(mark)), None)
+        words = [word for word in (shape["before"], shape["after"], flag) if word]
         if not words:
             return _of_value(analyte, rest) if rest and not _NO_VALUE.match(mention) else None
         if not any(analyte.called.values()):
@@ -124,11 +115,6 @@ class Laboratory:
         if len(words) > 1 or set(analyte.ranges) == {DEVIATIONS} or not analyte.called[direction]:
             return None
         return _named(analyte, direction)
-
-
-def _mark(rest: str) -> str | None:
-    """Return the laboratory's flag after a value, "(h)"."""
-    return next((mark for mark in MARKS if rest.endswith(mark)), None)
 
 
 @functools.cache
@@ -148,7 +134,7 @@ def analytes() -> tuple[Analyte, ...]:
 
 def _made(names: Sequence[str], words: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield possible names of raised or lowered values, each with the cleaned name that it is made from."""
-    for name, form, word in itertools.product(names, FORMS, words):
+    for name, form, word in itertools.product(names, lexicon.words("laboratory words", "form"), words):
         yield form.format(word=word, name=name), name
 
 
@@ -191,14 +177,10 @@ def _is_of_other_unit(
     is_far = (least is not None and value * FAR < least) or (most is not None and value > most * FAR)
     if is_far and any(low <= value <= high for low, high in others):
         return True
-    usual = analyte.ranges[unit]
-    if least is None or most is None or _overlap((least, most), usual):
+    if least is None or most is None:
         return False
-    return any(_overlap((least, most), span) for span in others)
-
-
-def _overlap(one: tuple[Fraction, Fraction], other: tuple[Fraction, Fraction]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
+    overlaps = [low <= most and least <= high for low, high in (analyte.ranges[unit], *others)]
+    return not overlaps[0] and any(overlaps)
 
 
 def _compared(
@@ -220,16 +202,14 @@ def _named(analyte: Analyte, direction: int, doubt: str = "") -> LaboratoryValue
 
 
 def _bounds(found: re.Match[str]) -> tuple[Fraction | None, Fraction | None] | None:
-    if found["least"] is not None:
-        least, most = _number(found["least"]), _number(found["most"])
-        return (least, most) if least is not None and most is not None and least <= most else None
-    if found["bound"] is None or (bound := _number(found["bound"])) is None:
-        return None
-    return (None, bound) if found["sign"][0] in "<≤" else (bound, None)
+    least, most, bound = (_number(found[name] or "") for name in ("least", "most", "bound"))
+    if bound is not None:
+        return (None, bound) if found["sign"][0] in "<≤" else (bound, None)
+    return (least, most) if least is not None and most is not None and least <= most else None
 
 
 def _number(text: str) -> Fraction | None:
-    size = fraction(text.lstrip("+-"))
+    size = fraction(text.lstrip("+-")) if text else None
     return None if size is None else -size if text.startswith("-") else size
 
 

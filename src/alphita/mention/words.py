@@ -6,7 +6,6 @@ import functools
 import gzip
 import importlib.resources
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from alphita.terminology.rules.lexicon import WORD
+
 Float32 = NDArray[np.float32]
-_WORD = re.compile(r"[^\W_]+")
 STRINGS_AT_ONCE = 65_536
 NOTHING: Mapping[str, int] = {}
 
@@ -70,7 +70,7 @@ class Vocabulary:
         """Return the words, of at least so many letters, of each cleaned string that no indexed string has."""
         known = self._numbers
         return [
-            [word for word in _WORD.findall(text) if len(word) >= least and word not in known and word.isalpha()]
+            [word for word in WORD.findall(text) if len(word) >= least and word not in known and word.isalpha()]
             for text in texts
         ]
 
@@ -127,7 +127,7 @@ class Vocabulary:
                 known[word]
                 if word in known and (not away or self._held[known[word]] > away.get(word, 0))
                 else new.setdefault(word, len(known) + len(new))
-                for word in _WORD.findall(text)
+                for word in WORD.findall(text)
             ]
             numbers.extend(sorted(set(found)))
             offsets.append(len(numbers))
@@ -150,7 +150,7 @@ def count_words(strings: pa.LargeStringArray) -> Counter[str]:
 def each_once(texts: Iterable[str]) -> Iterable[str]:
     """Yield the distinct words of each cleaned string."""
     for text in texts:
-        yield from set(_WORD.findall(text))
+        yield from set(WORD.findall(text))
 
 
 def _sums(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from alphita import registry
 from alphita.errors import UsageError
 from alphita.terminology.rules import negation, number, sets, stage, strength
-from alphita.terminology.rules.lexicon import Codes, Flags, Found, Text, read
+from alphita.terminology.rules.lexicon import Codes, Flags, Found, Text, joined, read
 
 Bits = NDArray[np.uint16]
-# Words remembered with the rules that they concern; the memory starts anew beyond.
+# Words remembered with the rules that they concern.
 MAX_WORDS = 500_000
 
 
@@ -34,36 +34,22 @@ class Rule(Protocol):
 
     Attributes:
         VETO: whether a contradiction keeps a candidate from being accepted without review.
+        concerns: tells whether a string with this word (without accents) must be read; asked once a distinct word.
+        find: what a string says of the attribute, in order.
+        code: one code, 0 to 2^63 - 1, of the values found, whatever their order; 0 says nothing.
+        speaks: which codes say something of the attribute.
+        contradict: which pairs of codes exclude each other; symmetric, and false for two equal codes.
+        agree: which pairs of codes, both speaking, have a value in common; symmetric.
     """
 
-    @property
-    def VETO(self) -> bool:
-        """See above."""
-        ...
+    VETO: bool
 
-    def concerns(self, word: str) -> bool:
-        """Tell whether a string with this word (without accents) must be read; asked once a distinct word."""
-        ...
-
-    def find(self, text: Text) -> list[Found]:
-        """Return what the string says of the attribute, in order."""
-        ...
-
-    def code(self, values: Sequence[int]) -> int:
-        """Make one code, 0 to 2^63 - 1, of the values found; 0 says nothing. Their order does not matter."""
-        ...
-
-    def speaks(self, codes: Codes) -> Flags:
-        """Tell which codes say something of the attribute."""
-        ...
-
-    def contradict(self, left: Codes, right: Codes) -> Flags:
-        """Tell which pairs of codes exclude each other; symmetric, and false for two equal codes."""
-        ...
-
-    def agree(self, left: Codes, right: Codes) -> Flags:
-        """Tell which pairs of codes, both speaking, have a value in common; symmetric."""
-        ...
+    def concerns(self, word: str, /) -> bool: ...
+    def find(self, text: Text, /) -> list[Found]: ...
+    def code(self, values: Sequence[int], /) -> int: ...
+    def speaks(self, codes: Codes, /) -> Flags: ...
+    def contradict(self, left: Codes, right: Codes, /) -> Flags: ...
+    def agree(self, left: Codes, right: Codes, /) -> Flags: ...
 
 
 @dataclass(frozen=True)
@@ -147,7 +133,7 @@ class Profiler:
         if unknown := [name for name in self.rules if name not in RULES]:
             raise UsageError(registry.unknown("rule", unknown[0], RULES))
         self._rules = tuple(RULES[name] for name in self.rules)
-        self._concerned = _Concerned(self._rules)
+        self._asked = functools.lru_cache(MAX_WORDS)(self._rules_of)
         self.veto_mask = np.uint16(sum(1 << column for column, rule in enumerate(self._rules) if rule.VETO))
 
     def profile(self, strings: Sequence[str]) -> Profiles:
@@ -168,20 +154,17 @@ class Profiler:
         speaks = np.zeros(len(strings), dtype=np.uint16)
         for column, rule in enumerate(self._rules):
             # Most strings say nothing of most attributes.
-            if not rows[column]:
-                continue
-            table[rows[column], column] = codes[column]
-            speaks |= rule.speaks(table[:, column]).astype(np.uint16) << np.uint16(column)
+            if rows[column]:
+                table[rows[column], column] = codes[column]
+                speaks |= rule.speaks(table[:, column]).astype(np.uint16) << np.uint16(column)
         return Profiles(self.rules, table, speaks)
 
     def _concerning(self, text: Text) -> int:
         """Return which rules must read a string, as bits."""
-        if len(self._concerned) > MAX_WORDS:
-            self._concerned.clear()
-        rules = 0
-        for word in text.words:
-            rules |= self._concerned[word]
-        return rules
+        return joined(map(self._asked, text.words))
+
+    def _rules_of(self, word: str) -> int:
+        return sum(1 << column for column, rule in enumerate(self._rules) if rule.concerns(word))
 
     def compare(
         self, left: Profiles, left_rows: NDArray[np.integer], right: Profiles, right_rows: NDArray[np.integer]
@@ -199,8 +182,7 @@ class Profiler:
         contradicts, agrees = np.zeros((2, len(either)), dtype=np.uint16)
         for column, rule in enumerate(self._rules):
             bit = np.uint16(1 << column)
-            pairs = np.flatnonzero(either & bit)
-            if not len(pairs):
+            if not len(pairs := np.flatnonzero(either & bit)):
                 continue
             mine, other = left.codes[left_rows[pairs], column], right.codes[right_rows[pairs], column]
             clash = rule.contradict(mine, other)
@@ -221,8 +203,6 @@ class Profiler:
                 continue
             mine, other = rule.find(left), rule.find(right)
             pair = [np.array([rule.code([found.value for found in side])], dtype=np.int64) for side in (mine, other)]
-            if not any(rule.speaks(codes)[0] for codes in pair):
-                continue
             if rule.contradict(*pair)[0]:
                 mention_words, term_words = (", ".join(found.words for found in side) for side in (mine, other))
                 text = f"{name}: {mention_words!r} against {term_words!r}"
@@ -274,18 +254,3 @@ def _all_rules() -> Profiler:
 def explain(mention: str, term: str) -> list[Contradiction]:
     """Return every contradiction of one pair by any rule (`Profiler.explain`)."""
     return _all_rules().explain(mention, term)
-
-
-class _Concerned(dict[str, int]):
-    """Which rules a word concerns, as bits; asked of the rules when a word comes for the first time."""
-
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        self._rules = rules
-
-    def __missing__(self, word: str) -> int:
-        bits = 0
-        for column, rule in enumerate(self._rules):
-            if rule.concerns(word):
-                bits |= 1 << column
-        self[word] = bits
-        return bits

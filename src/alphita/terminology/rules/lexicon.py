@@ -11,11 +11,17 @@ The others:
     unit            spellings of a unit of measurement; the value is the spelling of laboratory.tsv
     begins, ends, alone   where a mention has it: "begins possible", "ends denied", alone behind a colon or in brackets
     common word     words that a short form is only if it is written in capitals
+    values          the values of an axis in the order of their bits; those between two | are compared together
+    part            what a value of an axis holds: values, or parts before
+    sided           what may stand behind a side: "left sided"
+    tag, joins      semantic tags behind a name; words between two names, except ambiguous ones
+    laboratory words, noise   directions and flags of values; what training adds to names, and misspells in them
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +36,7 @@ from alphita.terminology.text import clean, strip_accents
 Codes = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 SILENT = 0
-_WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(r"[^\W_]+")
 _CHINESE = re.compile("[\u3400-\u9fff]")
 _PREFIX = 4
 REMEMBERED = 65_536
@@ -75,6 +81,11 @@ def meanings(axis: str) -> dict[str, str]:
     return {word: row.value for row in rows(axis) for word in row.words}
 
 
+def joined(values: Iterable[int]) -> int:
+    """Return the bits of all values together."""
+    return functools.reduce(operator.or_, values, SILENT)
+
+
 def pattern(axis: str, value: str = "") -> str:
     """Return a regular expression of the words of an axis, the longest first."""
     return "|".join(map(re.escape, sorted(words(axis, value), key=len, reverse=True)))
@@ -107,7 +118,7 @@ class Found(NamedTuple):
 def read(string: str) -> Text:
     """Clean a string and split it into words; a clean string stays as it is."""
     string = clean(string)
-    shown = tuple(_WORD.findall(string))
+    shown = tuple(WORD.findall(string))
     return Text(string, shown, shown if string.isascii() else tuple(map(strip_accents, shown)))
 
 
@@ -132,13 +143,10 @@ class Lexicon:
         self._chinese = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
     @classmethod
-    def of(cls, axis: str, values: Mapping[str, int]) -> Lexicon:
+    def of(cls, axis: str, values: dict[str, int]) -> Lexicon:
         """Return the lexicon of an axis of the table; a row's value names one or more of `values`, or is silent."""
-
-        def value_of(names: str) -> int:
-            return functools.reduce(int.__or__, (values[name] for name in names.split() if name != "silent"), SILENT)
-
-        return cls((value_of(row.value), row.words) for row in rows(axis))
+        of = values | {"silent": SILENT}
+        return cls((joined(of[name] for name in row.value.split()), row.words) for row in rows(axis))
 
     def _add(self, phrase: str, value: int) -> None:
         if _CHINESE.search(phrase):
@@ -177,10 +185,6 @@ class Lexicon:
             if word.startswith(beginning):
                 return value
         return None
-
-    def find(self, text: Text) -> list[Found]:
-        """Return the values named, each with its words."""
-        return [found for _, found in self.find_at(text)]
 
     def find_at(self, text: Text) -> list[tuple[int, Found]]:
         """Return the values named, each with the place of its first word."""

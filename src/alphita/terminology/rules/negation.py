@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from alphita.terminology.rules import lexicon
-from alphita.terminology.rules.lexicon import Codes, Flags, Found, Lexicon, Text, read
+from alphita.terminology.rules.lexicon import Codes, Flags, Found, Lexicon, Text, joined, read
 
 VETO = True
 
@@ -19,14 +19,13 @@ _WORD_BITS = 61
 _WORDS = (1 << _WORD_BITS) - 1
 _AHEAD, _NEXT, _BACK, _ABSENT = 1, 2, 3, 4
 _LEXICON = Lexicon.of("negation", {"ahead": _AHEAD, "next": _NEXT, "back": _BACK, "absent": _ABSENT})
-_CHINESE = re.compile("^(?:没有|沒有|未见|未見|未发现|否认|否認|不伴|无|無)(?=[\u3400-\u9fff])")
+_CHINESE = re.compile(rf"^(?:{lexicon.pattern('negation words', 'chinese')})(?=[\u3400-\u9fff])")
 # Words that say nothing of what is denied, and those that the rules of course and side read; words that end a reach;
-# words of a string that lacks something without denying, and so affirms nothing plainly.
-_PORTUGUESE, _EMPTY, _ENDS, _DEFICIENT = (
-    lexicon.word_set("negation words", value) for value in ("portuguese", "empty", "ends", "deficient")
+# words of a string that lacks something without denying, and so affirms nothing plainly; "absent or hypoplastic",
+# "decreased to absent" deny nothing.
+_PORTUGUESE, _EMPTY, _ENDS, _DEFICIENT, _EITHER = (
+    lexicon.word_set("negation words", value) for value in ("portuguese", "empty", "ends", "deficient", "either")
 )
-# "absent or hypoplastic", "decreased to absent" deny nothing.
-_EITHER = (("or",), ("to",), ("o",), ("oder",), ("ou",))
 _STARTS = _LEXICON.first_words()
 
 
@@ -42,10 +41,7 @@ def find(text: Text) -> list[Found]:
         return [Found(_DENIES | _bits(rest), chinese[0] + rest)]
     if not _STARTS.isdisjoint(text.words) and (denied := _denied(text)):
         return denied
-    affirmed = 0 if _DEFICIENT.isdisjoint(text.words) else _LACKS
-    for word in text.words:
-        affirmed |= _bits(word)
-    return [Found(affirmed, text.string)]
+    return [Found(joined(map(_bits, text.words)) | (0 if _DEFICIENT.isdisjoint(text.words) else _LACKS), text.string)]
 
 
 def begins_with_denial(text: Text) -> bool:
@@ -82,8 +78,7 @@ def _denied(text: Text) -> list[Found]:
         ahead = range(end, found[order + 1][0] if order + 1 < len(found) else len(words))
         back = range(start - 1, (found[order - 1][1] if order else 0) - 1, -1)
         if one.value == _ABSENT and (
-            words[start - 1 : start] in _EITHER
-            or words[end : end + 1] in _EITHER
+            not _EITHER.isdisjoint(words[max(0, start - 1) : start] + words[end : end + 1])
             or "/" + one.words in text.string
             or one.words + "/" in text.string
         ):
@@ -93,10 +88,7 @@ def _denied(text: Text) -> list[Found]:
             reach = _reach(words, ahead, 1 if one.value == _NEXT else len(words))
         if one.value == _BACK or (one.value == _ABSENT and not reach):
             reach = _reach(words, back, len(words))
-        bits = 0
-        for place in reach:
-            bits |= _bits(words[place])
-        if bits:
+        if bits := joined(_bits(words[place]) for place in reach):
             shown = text.shown[min(start, *reach) : max(end, *(place + 1 for place in reach))]
             denied.append(Found(_DENIES | (_LACKS if one.value == _ABSENT else 0) | bits, " ".join(shown)))
     return denied
@@ -126,12 +118,7 @@ def _bits(word: str) -> int:
 
 def code(values: Sequence[int]) -> int:
     """Join the words; a denial stays weak if every one of it is."""
-    if len(values) == 1:
-        return values[0]
-    joined = 0
-    for value in values:
-        joined |= value
-    return joined & ~_LACKS if any(value & _DENIES and not value & _LACKS for value in values) else joined
+    return joined(values) & (~_LACKS if any(value & _DENIES and not value & _LACKS for value in values) else -1)
 
 
 def speaks(codes: Codes) -> Flags:

@@ -8,22 +8,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from alphita.terminology.rules import lexicon, stage
+from alphita.terminology.rules import lexicon, quantities, stage
 from alphita.terminology.rules.lexicon import Found, Text
-from alphita.terminology.rules.quantities import (
-    AMOUNT,
-    MASS,
-    NAMES,
-    NUMBER,
-    PERCENT,
-    PLAIN,
-    UNITS,
-    UNITS_OF_MEASURE,
-    Slots,
-    fraction,
-    hashed,
-    in_base_unit,
-)
+from alphita.terminology.rules.quantities import NAMES, NUMBER, PLAIN, Slots, fraction, hashed, in_base_unit
 from alphita.terminology.rules.sets import nonzero
 
 VETO = True
@@ -31,8 +18,9 @@ VETO = True
 _SLOTS = Slots(count=2, kind_bits=5, major_bits=26)
 _WORDS = {word: int(number) for word, number in lexicon.meanings("number").items()}
 _LAST = {"i": 1, "iv": 4, "v": 5, "x": 10}
+_INGREDIENTS = {quantities.MASS, quantities.UNITS, quantities.AMOUNT, quantities.PERCENT}
 _OF_INGREDIENTS = "|".join(
-    re.escape(name) for name, (dimension, _) in UNITS_OF_MEASURE.items() if dimension in (MASS, UNITS, AMOUNT, PERCENT)
+    re.escape(name) for name, (of, _) in quantities.UNITS_OF_MEASURE.items() if of in _INGREDIENTS
 )
 # After a "/": the next ingredient of a combination, "800 mg/trimethoprim 160 mg".
 _INGREDIENT = rf"\s?(?!(?:{NAMES})(?!\w))[^\W\d_]{{4}}[^\d/]{{0,60}}?\s(?:{NUMBER})\s?(?:{_OF_INGREDIENTS})(?!\w)"
@@ -41,14 +29,10 @@ _QUANTITY = re.compile(
          (?>(?:(?P<ordinal>st|nd|rd|th)(?!\w)|\s?(?P<unit>{NAMES})(?![^\W\u3400-\u9fff]))?)
          (?![^\W\u3400-\u9fff]|\.\d|\s?[-/^*×]\s?\d|\s?(?:per\b|pro\b|je\b)
          |\s?/(?(unit)(?!{_INGREDIENT}))
-         |\s(?:and\sover|and\solder|or\solder|or\smore|or\sless|y\smás))""",
+         |\s(?:{lexicon.pattern("quantity words", "open")}))""",
     re.VERBOSE,
 )
-_BOUND = re.compile(
-    r"(?:[<>≤≥=~±]|\b(?:over|under|above|below|than|up\sto|least|most|about|circa|ca|until|till|after|before|to|bis|über"
-    r"|unter|oltre|sotto|più\sdi|meno\sdi|fino\sa|plus\sde|moins\sde|más\sde|menos\sde|hasta))\.?\s?$"
-)
-_WORD = re.compile(r"[^\W_]+")
+_BOUND = re.compile(rf"(?:[<>≤≥=~±]|\b(?:{lexicon.pattern('quantity words', 'bound')}))\.?\s?$")
 
 
 def concerns(word: str) -> bool:
@@ -58,7 +42,7 @@ def concerns(word: str) -> bool:
 
 def find(text: Text) -> list[Found]:
     """Return the numbers, each as its dimension and a hash of its value."""
-    spans = [found.span() for found in _WORD.finditer(text.string)]
+    spans = [found.span() for found in lexicon.WORD.finditer(text.string)]
     string = text.string
     used = stage.places(text)
     for place in used:
@@ -76,17 +60,11 @@ def find(text: Text) -> list[Found]:
         named = _WORDS.get(word)
         if named is None and place and place == len(text.words) - 1:
             named = _LAST.get(word)
-        if named is not None and place not in used and not _follows_number(text.words, place):
+        # "Second" is a unit of time behind a number.
+        is_time = word == "second" and place and (text.words[place - 1].isdecimal() or text.words[place - 1] == "per")
+        if named is not None and place not in used and not is_time:
             found.append(Found(_SLOTS.value(PLAIN, hashed(Fraction(named))), text.shown[place]))
     return found
 
 
-def _follows_number(words: tuple[str, ...], place: int) -> bool:
-    """Tell whether "second" is a unit of time here."""
-    return words[place] == "second" and place > 0 and (words[place - 1].isdecimal() or words[place - 1] == "per")
-
-
-code = _SLOTS.code
-speaks = nonzero
-contradict = _SLOTS.contradict
-agree = _SLOTS.agree
+code, speaks, contradict, agree = _SLOTS.code, nonzero, _SLOTS.contradict, _SLOTS.agree

@@ -13,21 +13,7 @@ import numpy as np
 from alphita.terminology.rules import lexicon
 from alphita.terminology.rules.lexicon import Codes, Flags
 
-_NAMES = [
-    "plain",
-    "mass",
-    "volume",
-    "units",
-    "amount",
-    "clock",
-    "calendar",
-    "length",
-    "percent",
-    "temperature",
-    "pressure",
-    "dose",
-]
-DIMENSIONS = {name: number for number, name in enumerate(_NAMES, 1)}
+DIMENSIONS = {name: number for number, name in enumerate(lexicon.words("values", "quantity"), 1)}
 PLAIN, MASS, VOLUME, UNITS, AMOUNT, CLOCK, CALENDAR, _, PERCENT, TEMPERATURE, _, DOSE = DIMENSIONS.values()
 # Factor to milligram, millilitre, international unit, millimole, second, month, millimetre, per cent, °C, mmHg, dose.
 # Months and years are no number of days, so days and years are not compared.
@@ -101,41 +87,26 @@ class Slots:
 
     def contradict(self, left: Codes, right: Codes) -> Flags:
         """Tell which pairs of codes exclude each other."""
-        mine, other = self._split(left), self._split(right)
+        (kind, *_), (other, *_) = self._split(left), self._split(right)
         agreements = self._agreements(left, right)
         agreed, agreed_2 = agreements.any(axis=1), agreements.any(axis=0)
-        clash = np.zeros(len(left), dtype=bool)
-        for kind, _, _ in mine:
-            here = np.array([kind_2 == kind for kind_2, _, _ in mine])
-            there = np.array([kind_2 == kind for kind_2, _, _ in other])
-            number, number_2 = here.sum(axis=0), there.sum(axis=0)
-            settled = (here & agreed).any(axis=0)
-            is_left_open = (here & ~agreed).any(axis=0) | (there & ~agreed_2).any(axis=0)
-            are_others = (number == number_2) & (number > 1) & is_left_open
-            clash |= np.asarray((kind != 0) & (number_2 > 0) & (~settled | are_others))
-        return clash
+        # By each kind of the left: its slots on either side.
+        here, there = kind[:, None] == kind, kind[:, None] == other
+        number, number_2 = here.sum(axis=1), there.sum(axis=1)
+        is_left_open = (here & ~agreed).any(axis=1) | (there & ~agreed_2).any(axis=1)
+        are_others = (number == number_2) & (number > 1) & is_left_open
+        clash = (kind != 0) & (number_2 > 0) & (~(here & agreed).any(axis=1) | are_others)
+        return np.asarray(clash.any(axis=0))
 
     def _agreements(self, left: Codes, right: Codes) -> Flags:
         """Tell which slots of n pairs of codes are of one kind and do not exclude each other: (count, count, n)."""
-        other = self._split(right)
-        return np.array(
-            [
-                [_agree(kind, kind_2, major, major_2, minor, minor_2) for kind_2, major_2, minor_2 in other]
-                for kind, major, minor in self._split(left)
-            ]
-        )
+        (kind, major, minor), (kind_2, major_2, minor_2) = self._split(left)[:, :, None], self._split(right)[:, None]
+        minors = (minor == minor_2) | (minor == 0) | (minor_2 == 0)
+        return np.asarray((kind == kind_2) & (kind != 0) & (major == major_2) & minors)
 
-    def _split(self, codes: Codes) -> list[tuple[Codes, Codes, Codes]]:
-        """Return kind, major and minor of each slot, each (n,) int64."""
+    def _split(self, codes: Codes) -> Codes:
+        """Return kind, major and minor of each slot, (3, count, n)."""
         width = self.kind_bits + self.major_bits + self.minor_bits
-        parts = []
-        for place in range(self.count):
-            slot = codes >> place * width & (1 << width) - 1
-            major = slot >> self.minor_bits & (1 << self.major_bits) - 1
-            parts.append((slot >> self.minor_bits + self.major_bits, major, slot & (1 << self.minor_bits) - 1))
-        return parts
-
-
-def _agree(kind: Codes, kind_2: Codes, major: Codes, major_2: Codes, minor: Codes, minor_2: Codes) -> Flags:
-    minors = (minor == minor_2) | (minor == 0) | (minor_2 == 0)
-    return np.asarray((kind == kind_2) & (kind != 0) & (major == major_2) & minors)
+        slot = codes >> np.arange(self.count)[:, None] * width & (1 << width) - 1
+        major = slot >> self.minor_bits & (1 << self.major_bits) - 1
+        return np.stack([slot >> self.minor_bits + self.major_bits, major, slot & (1 << self.minor_bits) - 1])

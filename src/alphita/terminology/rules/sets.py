@@ -6,24 +6,20 @@ Two values exclude each other if they have no bit in common. The words of each r
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from alphita.terminology.rules import lexicon
-from alphita.terminology.rules.lexicon import REMEMBERED, Codes, Flags, Found, Lexicon, Text, read
+from alphita.terminology.rules.lexicon import REMEMBERED, Codes, Flags, Found, Lexicon, Text, joined, read
 
 
 def narrowest(values: Sequence[int]) -> int:
     """Join the values, leaving out those that contain another one: "unilateral, left" is left."""
     if len(values) == 1:
         return values[0]
-    joined = 0
-    for value in values:
-        if not any(other != value and other & value == other for other in values):
-            joined |= value
-    return joined
+    return joined(value for value in values if not any(other != value and other & value == other for other in values))
 
 
 def nonzero(codes: Codes) -> Flags:
@@ -41,10 +37,6 @@ def disjoint(left: Codes, right: Codes) -> Flags:
     return np.asarray((left != 0) & (right != 0) & (left & right == 0))
 
 
-def _union(bits: Mapping[str, int], names: str) -> int:
-    return functools.reduce(int.__or__, (bits[name] for name in names.split()))
-
-
 class SetRule:
     """A `Rule` whose codes are sets of bits.
 
@@ -55,34 +47,24 @@ class SetRule:
     def __init__(
         self,
         axis: str,
-        values: str,
         *,
-        groups: Mapping[str, str] | None = None,
-        axes: Sequence[str] = (),
         veto: bool = True,
         code: Callable[[Sequence[int]], int] = narrowest,
         is_meant: Callable[[Text, int, Found], bool] | None = None,
     ) -> None:
-        """Read the lexicon of an axis.
-
-        Args:
-            values: their names, in the order of the bits.
-            groups: names for several values, or groups before.
-            axes: the names of the values of each; one for all where not given.
-            code: see `Rule`.
-            is_meant: tells whether a phrase that was found at a place is meant.
-        """
-        bits = {name: 1 << bit for bit, name in enumerate(values.split())}
-        for name, parts in (groups or {}).items():
-            bits[name] = _union(bits, parts)
-        self.VETO, self.bits, self.code = veto, bits, code
-        self.axes = tuple(_union(bits, names) for names in axes) or (-1,)
+        """Read the lexicon of an axis; `is_meant` tells whether a phrase that was found at a place is meant."""
+        compared = lexicon.words("values", axis)
+        bits = {name: 1 << bit for bit, name in enumerate(" ".join(compared).split())}
+        self.axes = tuple(joined(bits[one] for one in names.split()) for names in compared if " " in names) or (-1,)
+        for row in lexicon.rows("part"):
+            of, name = row.value.split()
+            if of == axis:
+                bits[name] = joined(bits[one] for one in row.words)
+        self.VETO, self.code, self._is_meant = veto, code, is_meant
         self._lexicon = Lexicon.of(axis, bits)
-        self._is_meant = is_meant
         # Remembered, for the same words come again.
         self.values = functools.lru_cache(REMEMBERED)(self._values)
-        self.concerns = self._lexicon.concerns
-        self.pattern = self._lexicon.pattern
+        self.concerns, self.pattern = self._lexicon.concerns, self._lexicon.pattern
         self.speaks, self.agree = nonzero, shared
 
     def find(self, text: Text) -> list[Found]:
@@ -91,10 +73,8 @@ class SetRule:
 
     def find_at(self, text: Text) -> list[tuple[int, Found]]:
         """Return the values that a string names, each with the place of its first word."""
-        found_at = self._lexicon.find_at(text)
-        if self._is_meant is None:
-            return found_at
-        return [(place, found) for place, found in found_at if self._is_meant(text, place, found)]
+        is_meant, found_at = self._is_meant, self._lexicon.find_at(text)
+        return found_at if is_meant is None else [found for found in found_at if is_meant(text, *found)]
 
     def _values(self, string: str) -> tuple[int, ...]:
         """Return the values that a string names; see `values`."""
@@ -102,88 +82,30 @@ class SetRule:
 
     def contradict(self, left: Codes, right: Codes) -> Flags:
         """Tell which pairs of codes exclude each other on an axis."""
-        clash = disjoint(left & self.axes[0], right & self.axes[0])
-        for axis in self.axes[1:]:
-            clash |= disjoint(left & axis, right & axis)
-        return clash
+        return np.asarray(np.logical_or.reduce([disjoint(left & axis, right & axis) for axis in self.axes]))
 
 
-# Age groups: fetus, newborn (to 28 days), infant (to a year), child (to 10), adolescent, young adult, middle age, old
-# age. "Infantile" is read as English: the child's in other languages.
-AGE_GROUP = SetRule("age_group", "fetus newborn infant child adolescent young middle old")
-# Regions and organs. A region contains its parts, so "hand" and "finger" do not exclude each other, "hand" and "foot"
-# do. The pulmonary valve and artery are the heart's as well as the lung's.
-BODY_SITE = SetRule(
-    "body_site",
-    "shoulder upper_arm elbow forearm wrist palm thumb finger hip thigh knee shin ankle sole hallux toe eyelid eye "
-    "ear nose lip tongue tooth oral_cavity jaw chin cheek forehead scalp skull brain neck thyroid larynx pharynx "
-    "heart lung breast rib esophagus stomach liver gallbladder pancreas spleen bowel rectum kidney adrenal bladder "
-    "urethra ovary uterus vagina testis penis prostate spine pituitary",
-    groups={
-        "hand": "wrist palm thumb finger",
-        "arm": "shoulder upper_arm elbow forearm hand",
-        "foot": "ankle sole hallux toe",
-        "leg": "hip thigh knee shin foot",
-        "mouth": "lip tongue tooth oral_cavity jaw",
-        "face": "eyelid eye ear nose mouth chin cheek forehead",
-        "head": "face scalp skull brain pituitary",
-        "chest": "heart lung breast rib esophagus",
-        "pelvis": "rectum bladder urethra ovary uterus vagina prostate hip",
-        "abdomen": "stomach liver gallbladder pancreas spleen bowel kidney adrenal pelvis",
-        "genitals": "ovary uterus vagina testis penis prostate urethra",
-    },
-    veto=False,
-)
-# Course and origin: five pairs of opposites. "Recurrent" and "intermittent" exclude none. Not read: "akut" and the like
-# inside compounds; "stable" ("stable angina"); "idiopathic"; kinds of teeth, "primary" or "permanent".
-COURSE = SetRule(
-    "course",
-    "acute subacute chronic congenital acquired transient permanent progressive stationary primary secondary",
-    axes=(
-        "acute subacute chronic",
-        "congenital acquired",
-        "transient permanent",
-        "progressive stationary",
-        "primary secondary",
-    ),
-)
+AGE_GROUP = SetRule("age_group")
+# A region contains its parts, so "hand" and "finger" do not exclude each other, "hand" and "foot" do. The pulmonary
+# valve and artery are the heart's as well as the lung's.
+BODY_SITE = SetRule("body_site", veto=False)
+# "Recurrent" and "intermittent" exclude none. Not read: "akut" and the like inside compounds; "stable" ("stable
+# angina"); "idiopathic"; kinds of teeth, "primary" or "permanent".
+COURSE = SetRule("course")
 # What is administered. "Solution" leaves open whether it is for injection, drops, a spray, to drink or to inhale.
-DOSE_FORM = SetRule(
-    "dose_form",
-    "tablet capsule lozenge drink syrup drops spray inhalation injection enema liquid powder granules cream ointment "
-    "gel lotion paste foam patch suppository pessary implant shampoo",
-    groups={"solution": "liquid drink syrup drops spray inhalation injection enema"},
-)
+DOSE_FORM = SetRule("dose_form")
 # "Male" is "badly" and "ache" in Italian, so it is passed over before Italian prepositions; "men" before a number is a
 # tumour syndrome; Spanish "niño" and German "Junge" may be of either sex and are not read.
-SEX = SetRule("sex", "male female")
-# Opposite ends by which names are distinguished.
-ENDS = (
-    *("with without", "upper lower", "benign malignant", "anterior posterior", "proximal distal", "medial lateral"),
-    *("internal external", "central peripheral", "dominant recessive"),
-)
-OPPOSITE = SetRule("opposite", " ".join(ENDS), axes=ENDS)
-# The same without the first: "with" says little in a mention.
-OPPOSITE_END = SetRule(
-    "opposite",
-    " ".join(ENDS),
-    axes=ENDS[1:],
-    code=lambda values: narrowest(values) & ~OPPOSITE.axes[0] if values else 0,
-)
-
-
-def _residual_code(values: Sequence[int]) -> int:
-    """Join the classes: each leaves itself open."""
-    return functools.reduce(int.__or__, values, 0) & ~_AT_START
-
-
-# "Unspecified" (NOS) and "other" (NEC). "Other" counts before a name only where it stands first or before "specified",
-# for "due to other causes" is no class of its own.
+SEX = SetRule("sex")
+# Opposite ends by which names are distinguished, and the same without the first: "with" says little in a mention.
+OPPOSITE = SetRule("opposite")
+OPPOSITE_END = SetRule("opposite", code=lambda values: narrowest(values) & ~OPPOSITE.axes[0])
+# "Unspecified" (NOS) and "other" (NEC), each of which leaves itself open. "Other" counts before a name only where it
+# stands first or before "specified", for "due to other causes" is no class of its own.
 _AT_START = 4
 RESIDUAL = SetRule(
     "residual",
-    "unspecified other first",
-    code=_residual_code,
+    code=lambda values: joined(values) & ~_AT_START,
     is_meant=lambda text, place, found: not (found.value & _AT_START and place),
 )
 
@@ -197,26 +119,12 @@ def _is_route(text: Text, place: int, found: Found) -> bool:
 
 
 # "Parenteral" leaves every injected route open, "topical" those of skin, eye, ear and nose.
-ROUTE = SetRule(
-    "route",
-    "oral sublingual rectal vaginal intravenous intramuscular subcutaneous intradermal intrathecal epidural "
-    "intraarticular intraarterial inhaled nasal ophthalmic otic cutaneous transdermal intravitreal",
-    groups={
-        "injected": "intravenous intramuscular subcutaneous intradermal intrathecal epidural intraarticular "
-        "intraarterial intravitreal"
-    },
-    is_meant=_is_route,
-)
-
+ROUTE = SetRule("route", is_meant=_is_route)
 # The two ends of what can be more or less: "high" and "low" of an amount, "thick" and "thin" of a thickness.
-_SCALES = ("amount", "strength", "thickness", "width", "speed", "time", "shade", "moisture", "tightness", "hardness")
-_DEGREES = tuple(f"more_{scale} less_{scale}" for scale in (*_SCALES, "bound"))
-DEGREE = SetRule("degree", " ".join(_DEGREES), axes=_DEGREES)
+DEGREE = SetRule("degree")
 # What is over, or a relative's; only at the beginning or the end: "history of stroke", "stroke, history of".
 STATUS = SetRule(
-    "status",
-    "past family",
-    is_meant=lambda text, place, found: place <= 2 or place + len(found.words.split()) == len(text.words),
+    "status", is_meant=lambda text, place, found: place <= 2 or place + len(found.words.split()) == len(text.words)
 )
 
 LEFT, RIGHT, BOTH = 1, 2, 4
@@ -224,16 +132,13 @@ LEFT, RIGHT, BOTH = 1, 2, 4
 
 def _sides(values: Sequence[int]) -> int:
     """Join the sides named; left with right leaves both sides open too."""
-    joined = narrowest(values)
-    return joined | BOTH if LEFT in values and RIGHT in values else joined
+    return narrowest(values) | (BOTH if LEFT in values and RIGHT in values else 0)
 
 
 # "Unilateral" leaves left and right open. "Bilateral" excludes each side alone, as codings do: a finding of both sides
 # is another concept than one of the left.
-LATERALITY = SetRule("laterality", "left right both", code=_sides)
+LATERALITY = SetRule("laterality", code=_sides)
 SIDE_PATTERN = LATERALITY.pattern()
-# What may stand behind a side: "left sided".
-_SIDED = frozenset(["side", "sided", "seite", "lato", "côté", "lado"])
 
 
 class Sided(NamedTuple):
@@ -261,7 +166,7 @@ def sided(string: str) -> Sided | None:
     left = [
         place
         for place, word in enumerate(words)
-        if not sides[place] and not (place and sides[place - 1] and word.strip(",.") in _SIDED)
+        if not sides[place] and not (place and sides[place - 1] and word.strip(",.") in lexicon.word_set("sided"))
     ]
     of = next((place for place in left if place > first), left[-1] if left else None)
     whole = " ".join(words[place] for place in left).strip(" ,-")

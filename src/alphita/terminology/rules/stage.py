@@ -15,36 +15,17 @@ from alphita.terminology.rules.sets import nonzero
 VETO = True
 
 _SLOTS = Slots(count=3, kind_bits=4, major_bits=8, minor_bits=8)
-_NAMES = [
-    "type",
-    "stage",
-    "grade",
-    "class",
-    "group",
-    "factor",
-    "phase",
-    "hepatitis",
-    "vitamin",
-    "influenza",
-    "severity",
-    "score",
-    "t",
-    "n",
-    "m",
-]
-_NUMBERS = {name: number for number, name in enumerate(_NAMES, 1)}
+_NUMBERS = {name: number for number, name in enumerate(lexicon.words("values", "stage"), 1)}
 TYPE, STAGE, GRADE, CLASS, GROUP, _, _, HEPATITIS, VITAMIN, INFLUENZA, SEVERITY, _, T, N, M = _NUMBERS.values()
 _KINDS = {word: _NUMBERS[kind] for word, kind in lexicon.meanings("stage").items()}
 _LETTERS = {TYPE: "abcdfgh", CLASS: "abcd", GROUP: "abcdg", HEPATITIS: "abcdeg", VITAMIN: "abcdehk", INFLUENZA: "abc"}
 _SEVERITY = Lexicon.of("severity", {"mild": 1, "moderate": 2, "severe": 3, "profound": 4})
-_ROMAN_NUMERALS = ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii", "xiii", "xiv", "xv"]
-_ROMAN = {roman: number for number, roman in enumerate(_ROMAN_NUMERALS, 1)}
+_ROMAN = {roman: number for number, roman in enumerate(lexicon.words("stage words", "roman"), 1)}
 _ORDINAL = {word: int(number) for word, number in lexicon.meanings("ordinal").items()}
 _ORDINAL |= {str(number): number for number in range(1, 5)}
 _SHORT = {"t1dm": (TYPE, 1), "t1d": (TYPE, 1), "dm1": (TYPE, 1), "t2dm": (TYPE, 2), "t2d": (TYPE, 2), "dm2": (TYPE, 2)}
-_JOINS = frozenset(["and", "or", "to", "und", "oder", "bis", "et", "ou", "e", "o", "y", "a"])
 _VALUE = re.compile(r"(?:(?P<number>\d{1,2})|(?P<roman>[ivx]+?))(?P<minor>[a-d])?|(?P<letter>[a-k])(?P<after>\d{1,2})?")
-_GLUED = re.compile(r"(type|typ|tipo|stage|grade|grad|class|nyha|ckd)(\d{1,2}[a-d]?)")
+_GLUED = re.compile(rf"({lexicon.pattern('stage words', 'glued')})(\d{{1,2}}[a-d]?)")
 _TNM = re.compile(r"\b[cpyr]{0,2}t([0-4x])([a-d])? ?n([0-3x])([a-c])?(?: ?m([01x])([a-c])?)?\b")
 _TNM_WORD = re.compile(r"[cpyr]{0,2}t[0-4x][a-d]?(?:n[0-3x].*)?")
 _CHINESE = re.compile(r"(?P<value>\d{1,2}[a-c]?|[ivx]{1,4}[a-c]?|[一二三四五])(?P<kind>型|期|级|級|度)")
@@ -102,10 +83,9 @@ def _named(text: Text, place: int, kind: int) -> list[tuple[Found, range]]:
         if kind == VITAMIN and not value[1] and words[at + 1 : at + 2] and words[at + 1].isdecimal():
             return [_found(text, range(place, at + 2), kind, value[0], int(words[at + 1]))]
         made.append(_found(text, range(place, at + 1), kind, *value))
-        joined = at + 1 < len(words) and re.search(rf"\b{words[at]} ?[-/,&] ?{words[at + 1]}\b", text.string)
-        if joined:
+        if at + 1 < len(words) and re.search(rf"\b{words[at]} ?[-/,&] ?{words[at + 1]}\b", text.string):
             at += 1
-        elif at + 2 < len(words) and words[at + 1] in _JOINS:
+        elif at + 2 < len(words) and words[at + 1] in lexicon.word_set("stage words", "joins"):
             at += 2
         else:
             break
@@ -119,11 +99,8 @@ def _value(word: str, kind: int) -> tuple[int, int] | None:
     part = _VALUE.fullmatch(word)
     if part is None:
         return None
-    letter = part["letter"]
-    if letter is not None and letter not in _LETTERS.get(kind, ""):
-        return None
-    if letter is not None:
-        return 100 + ord(letter), int(part["after"] or 0)
+    if letter := part["letter"]:
+        return (100 + ord(letter), int(part["after"] or 0)) if letter in _LETTERS.get(kind, "") else None
     major = int(part["number"]) if part["number"] else _ROMAN.get(part["roman"])
     if major is None or kind in (HEPATITIS, VITAMIN, INFLUENZA):
         return None
@@ -131,10 +108,10 @@ def _value(word: str, kind: int) -> tuple[int, int] | None:
 
 
 def _tnm(text: Text) -> list[tuple[Found, range]]:
-    found = _TNM.search(" ".join(text.words))
-    if found is None:
+    string = " ".join(text.words)
+    if (found := _TNM.search(string)) is None:
         return []
-    first = " ".join(text.words)[: found.start()].count(" ")
+    first = string[: found.start()].count(" ")
     places = range(first, first + found[0].count(" ") + 1)
     parts = ((T, found[1], found[2]), (N, found[3], found[4]), (M, found[5], found[6]))
     return [
@@ -144,10 +121,7 @@ def _tnm(text: Text) -> list[tuple[Found, range]]:
     ]
 
 
-code = _SLOTS.code
-speaks = nonzero
-contradict = _SLOTS.contradict
-agree = _SLOTS.agree
+code, speaks, contradict, agree = _SLOTS.code, nonzero, _SLOTS.contradict, _SLOTS.agree
 
 
 def places(text: Text) -> set[int]:

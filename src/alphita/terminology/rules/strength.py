@@ -8,35 +8,19 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from alphita.terminology.rules import lexicon
+from alphita.terminology.rules import lexicon, quantities
 from alphita.terminology.rules.lexicon import Found, Text
-from alphita.terminology.rules.quantities import (
-    AMOUNT,
-    CALENDAR,
-    CLOCK,
-    DOSE,
-    MASS,
-    NAMES,
-    NUMBER,
-    PERCENT,
-    UNITS,
-    UNITS_OF_MEASURE,
-    VOLUME,
-    Slots,
-    fraction,
-    hashed,
-    in_base_unit,
-)
+from alphita.terminology.rules.quantities import NAMES, NUMBER, Slots, fraction, hashed, in_base_unit
 from alphita.terminology.rules.sets import nonzero
 
 VETO = True
 
 _SLOTS = Slots(count=2, kind_bits=5, major_bits=22, minor_bits=4)
-_OF = (MASS, UNITS, AMOUNT, VOLUME)
-_IN = (VOLUME, MASS, CLOCK, CALENDAR, DOSE)
+_OF = (quantities.MASS, quantities.UNITS, quantities.AMOUNT, quantities.VOLUME)
+_IN = (quantities.VOLUME, quantities.MASS, quantities.CLOCK, quantities.CALENDAR, quantities.DOSE)
 _RATIO = re.compile(
     rf"""(?<![\w.,])(?P<digits>{NUMBER})\s?(?P<unit>{NAMES})
-         \s?(?:/|\bper\b|\bpro\b|\bje\b|\bpar\b|\bpor\b)\s?
+         \s?(?:/|\b(?:{lexicon.pattern("quantity words", "per")})\b)\s?
          (?>(?P<in_digits>{NUMBER})?)\s?(?P<in_unit>{NAMES})(?!\w)""",
     re.VERBOSE,
 )
@@ -67,7 +51,7 @@ def find(text: Text) -> list[Found]:
         if number is None or not divisor:
             continue
         (of, number), (within, divisor) = in_base_unit(number, part["unit"]), in_base_unit(divisor, part["in_unit"])
-        if of not in _OF or within not in _IN or (of == within == MASS and part["in_digits"]):
+        if of not in _OF or within not in _IN or (of == within == quantities.MASS and part["in_digits"]):
             continue
         kind = 1 + _OF.index(of) * len(_IN) + _IN.index(within)
         found.append(Found(_SLOTS.value(kind, hashed(Fraction(number, divisor))), part[0]))
@@ -102,14 +86,14 @@ def _combination(string: str, *, after_name: bool) -> tuple[list[Fraction], bool
     # A unit at the end is that of all of them.
     if units[-1] is None or not (all(units) or not any(units[:-1])):
         return None
-    measures = [UNITS_OF_MEASURE[unit or units[-1]] for unit in units]
+    measures = [quantities.UNITS_OF_MEASURE[unit or units[-1]] for unit in units]
     dimensions, factors = zip(*measures, strict=True)
-    if len(set(dimensions)) > 1 or dimensions[0] not in (MASS, UNITS, PERCENT):
+    if len(set(dimensions)) > 1 or dimensions[0] not in (quantities.MASS, quantities.UNITS, quantities.PERCENT):
         return None
     # Milligrams in a gram are a concentration.
     if any(later > factors[0] for later in factors[1:]):
         return None
-    return [number * factor for number, factor in zip(numbers, factors, strict=True)], dimensions[0] == MASS
+    return [number * factor for number, factor in zip(numbers, factors, strict=True)], dimensions[0] == quantities.MASS
 
 
 def _is_date_or_fraction(numbers: list[Fraction]) -> bool:
@@ -121,7 +105,4 @@ def _is_date_or_fraction(numbers: list[Fraction]) -> bool:
     return first < second < 10 or (first <= 12 and 1900 <= second < 2100)
 
 
-code = _SLOTS.code
-speaks = nonzero
-contradict = _SLOTS.contradict
-agree = _SLOTS.agree
+code, speaks, contradict, agree = _SLOTS.code, nonzero, _SLOTS.contradict, _SLOTS.agree
