@@ -138,10 +138,11 @@ def test_an_existing_calibration_is_not_overwritten(fitted, saved):
 
 def test_another_index_refuses_it(saved, tmp_path):
     other = build(synthetic_terminology(300), ENCODER, tmp_path / "other.index")
-    with pytest.raises(InputError, match=r"made for another index.*fit it again: alphita calibrate --index"):
+    command = f"fit it again: alphita calibrate --index {re.escape(str(other.path))}"
+    with pytest.raises(InputError, match=rf"made for another index.*{command}$"):
         Calibration.load(saved, other)
     shutil.copytree(saved, other.path / FOLDER)
-    with pytest.raises(InputError, match=r"made for another index.*alphita calibrate"):
+    with pytest.raises(InputError, match=rf"made for another index.*{command} --force$"):
         Normalizer.load(other.path, encoder=ENCODER)
     # What it does not need it does not look at.
     assert Normalizer.load(other.path, encoder=ENCODER, ranking="vectors").calibration is None
@@ -226,9 +227,15 @@ def test_another_version_with_other_features_is_refused(index, saved, tmp_path):
         Calibration.load(path, index)
 
 
-def test_an_error_without_a_threshold_offers_the_others(fitted):
-    with pytest.raises(UsageError, match=r"no threshold was tested for an error of 0\.03; choose from 0\.005, 0\.01"):
-        fitted.threshold(ACCEPT, 0.03)
+@pytest.mark.parametrize("error", [0.03, 0, 1, 2, -1, float("nan"), 0.05000000001])
+def test_an_error_without_a_threshold_offers_the_others(fitted, error):
+    for kind, name in ((ACCEPT, "error"), (NIL, "nil_error")):
+        said = rf"no threshold was tested for an error of {error} \({name}\); choose from 0\.005, 0\.01"
+        with pytest.raises(UsageError, match=said):
+            fitted.threshold(kind, error)
+
+
+def test_an_estimated_threshold_takes_the_place_of_one_that_is_not_certified(fitted):
     accept, estimated = {0.005: None, 0.1: 0.4}, {ACCEPT: {0.005: 0.8}}
     given = dataclasses.replace(fitted, accept=accept, nil={0.005: 0.9}, estimated=estimated)
     assert [given.threshold(ACCEPT, error) for error in (0.005, 0.1)] == [0.8, 0.4]

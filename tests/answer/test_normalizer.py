@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -110,15 +111,39 @@ def test_a_giant_mention_is_cut_for_the_encoder_only(normalizer):
     assert len(normalizer.encoder().encoded[0]) == 4096
 
 
-def test_wrong_use_is_said(normalizer, index_path):
-    with pytest.raises(UsageError, match="a list of strings, not one string"):
-        normalizer.normalize("headache")
-    with pytest.raises(UsageError, match="mention 1 is no string but float"):
-        normalizer.normalize(["a", float("nan")])
-    with pytest.raises(UsageError, match="top_k must be 1 or more, not 0"):
-        normalizer.normalize(["a"], top_k=0)
-    with pytest.raises(UsageError, match="floor must be between -1 and 1, not 50"):
-        Normalizer(Index.open(index_path), floor=50)
+@pytest.mark.parametrize(
+    ("mentions", "top_k", "said"),
+    [
+        ("headache", 1, "a list of strings, not one string"),
+        (["a", float("nan")], 1, "mention 1 is no string but float"),
+        ([None], 1, "mention 0 is no string but NoneType; give '' for a missing one"),
+        (None, 1, "a list of strings, not NoneType"),
+        (iter(["a"]), 1, "a list of strings, not list_iterator"),
+        ({"a": "headache"}, 1, "a list of strings, not dict"),
+        (["a"], 0, "top_k must be 1 or more, not 0"),
+        (["a"], "2", "top_k must be 1 or more, not '2'"),
+        (["a"], 1.5, "top_k must be 1 or more, not 1.5"),
+    ],
+)
+def test_wrong_use_is_said(normalizer, mentions, top_k, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        normalizer.normalize(mentions, top_k=top_k)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"floor": 50}, "floor must be between -1 and 1, not 50"),
+        ({"floor": float("nan")}, "floor must be between -1 and 1, not nan"),
+        ({"floor": None}, "floor must be a number, not None"),
+        ({"floor": "low"}, "floor must be a number, not 'low'"),
+        ({"error": "0.05"}, "error must be a number, not '0.05'"),
+        ({"nil_error": [0.05]}, "nil_error must be a number, not [0.05]"),
+    ],
+)
+def test_a_wrong_option_is_said(index_path, options, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        Normalizer(Index.open(index_path), **options)
 
 
 def test_an_encoder_of_another_dimension_is_refused(index_path):

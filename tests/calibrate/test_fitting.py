@@ -87,6 +87,7 @@ def test_the_figures_say_what_was_measured_on_what(fitted, index):
     assert set(nil["recognised"]) == {"removed", "foreign"}
     assert {float(error): one["threshold"] for error, one in nil["certificates"].items()} == fitted.nil
     assert nil["recognised"]["foreign"] > 0.8
+    assert nil["error"].startswith("NIL at an allowed error of 5%: ")
     assert nil["lost"] < 0.05
     assert fitted.fields["index_hash"] == index.content_hash
     assert fitted.fields["split_hash"] is None
@@ -335,6 +336,17 @@ def test_labels_are_half_learned_from_and_half_named_part(index, capsys):
     assert "1 labelled mentions left out: this index has no concept 'NO:1'" in capsys.readouterr().err
     # A mention labelled twice is on one side.
     assert every_second(["a", "b", "a", "c", "b", "a"]).tolist() == [True, False, True, True, False, True]
+
+
+def test_a_label_that_comes_again_is_no_further_evidence(index, capsys):
+    one, two = index.segment.concepts.column("id").to_pylist()[:2]
+    labels = [Label("said thing", one)] * 1000 + [Label(" Said  thing", one), Label("said thing", two)]
+    found = quick_fit(index, ENCODER, labels=[*labels, Label("nothing", None)])
+    assert found.fields["labels"] == 3
+    assert found.figures["tested_on"]["labelled"] + found.figures["learned_from"]["labelled"] == 3
+    said = capsys.readouterr().err
+    assert "1,000 labelled mentions left out: each is the same as another" in said
+    assert "1 labels give a mention another concept than a label before" in said
 
 
 def test_an_index_without_letters_can_be_calibrated_too(tmp_path):

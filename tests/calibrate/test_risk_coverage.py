@@ -240,8 +240,20 @@ class TestTable:
         threshold, bound = float(cells[1]), float(cells[6].rstrip("%")) / 100
         assert threshold <= certificates[0.01].threshold < threshold + 1e-4
         assert bound - 1e-4 < certificates[0.01].bound <= bound + 1e-12
-        assert lines[5] == "NIL: 0.0% of the mentions that name a concept are lost to it"
-        assert lines[6] == "NIL: 50.0% of the mentions that name none are recognised"
+        assert len(lines) == 5
+
+    @pytest.mark.parametrize(
+        ("bound", "given", "said"),
+        [
+            (0.04701, 120, "certified: at most 4.8% of the NIL answers have a concept (3 of 120 here)"),
+            (None, 120, "estimated, not certified: 3 of the 120 NIL answers have a concept"),
+            (None, 0, "no answer is NIL: 9 of the 60 surest strings have a concept, and to certify it, none of 59 may"),
+        ],
+    )
+    def test_the_error_of_nil_in_words(self, bound, given, said):
+        found = Certificate(0.05, 0.05, 1000, bound and 0.9, 60, 9, bound, 1)
+        text = risk_coverage.nil_text(found, given, min(given, 3))
+        assert text.startswith(f"NIL at an allowed error of 5%: {said}")
 
     def test_allowed_errors_are_not_rounded_away(self):
         certificate = certify(np.ones(1000), np.ones(1000, bool), error=0.005, order=np.array([0.5]))

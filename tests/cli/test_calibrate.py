@@ -76,6 +76,7 @@ def test_tables_are_printed_and_the_calibration_lies_in_the_index(calibrated, bu
     nil = figures["nil"]
     assert f"{nil['recognised']['removed']:.1%} of the removed strings" in text
     assert f"{nil['recognised']['foreign']:.1%} of the foreign strings; lost {nil['lost']:.1%}" in text
+    assert lines.count(nil["error"]) == 1
     error = figures["calibration"]["expected_calibration_error"]["value"]
     assert f"expected calibration error {error:.3f}" in text
     assert "cannot certify" in text

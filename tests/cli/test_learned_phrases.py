@@ -79,6 +79,15 @@ def test_phrases_are_marked_and_are_never_the_terminologys_own(source, store):
     assert "reviewed" in index.path.name
 
 
+def test_a_job_says_what_a_decision_names_that_is_not_there_and_what_contradicts(source, store, tmp_path, capsys):
+    (tmp_path / "in.csv").write_text("mention\nold code\n")
+    words = [tmp_path / "in.csv", "--to", source, "--mappings", store.path, "--mappings-source", "LAB"]
+    assert command("normalize", *words, "-o", tmp_path / "out.csv") == 0
+    told = capsys.readouterr().err
+    assert f"decisions name 1 concepts that {source} lacks, such as 'X:99'; they still answer" in told
+    assert "2 rows give the same string different concepts; the newest decision answers" in told
+
+
 def test_a_phrase_is_answered_a_similar_one_improves_and_both_are_taken_back(source, store):
     asked = ["brain zaps at night", "brain zaps", "headache", "cold sweats"]
 

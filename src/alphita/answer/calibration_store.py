@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 KIND = "calibration"
 FOLDER = "calibration"
-REMEDY = "fit it again: alphita calibrate --index INDEX --split SPLIT --force"
 # The kind of confidence: thresholds were tested on strings of this index, or transferred from others.
 CERTIFIED: Final = "certified"
 ESTIMATED: Final = "estimated"
@@ -156,8 +155,8 @@ class Calibration:
         """Return the threshold of accepted or NIL answers for an allowed error; None: there is none."""
         tested = self.accept if kind == ACCEPT else self.nil
         if error not in tested:
-            known = ", ".join(f"{one:g}" for one in tested)
-            raise UsageError(f"no threshold was tested for an error of {error:g}; choose from {known}")
+            name, known = "error" if kind == ACCEPT else "nil_error", ", ".join(f"{one:g}" for one in tested)
+            raise UsageError(f"no threshold was tested for an error of {error} ({name}); choose from {known}")
         certified = tested[error]
         return self.estimated.get(kind, {}).get(error) if certified is None else certified
 
@@ -201,13 +200,14 @@ class Calibration:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
+        remedy = _remedy(index, path)
         try:
             manifest = artefact.verify(path, KIND)
         except InputError as error:
             raise InputError(
-                error.problem, file=error.file or path, field=error.field, value=error.value, remedy=REMEDY
+                error.problem, file=error.file or path, field=error.field, value=error.value, remedy=remedy
             ) from None
-        _check_made_for(manifest, index, encoder or index.base_model_hash, path)
+        _check_made_for(manifest, index, encoder or index.base_model_hash, path, remedy)
         try:
             settings = textio.json_file(path / "settings.json")
             arrays = load_file(path / "arrays.safetensors")
@@ -220,7 +220,7 @@ class Calibration:
                 abbreviations = abbreviations.with_clinic(ClinicalAbbreviations.of_index(index))
             wanted = [list(NAMES), list(MENTION_NAMES), list(EVIDENCE)]
             if [settings["features"], settings["mention_features"], settings["evidence"]] != wanted:
-                raise InputError("this calibration was made by another version of alphita", file=path, remedy=REMEDY)
+                raise InputError("this calibration was made by another version of alphita", file=path, remedy=remedy)
             ranker = Ranker.from_arrays(_under(arrays, "ranker."))
             outcomes = Outcomes.from_arrays(_under(arrays, "outcomes."))
             definitions = _under(arrays, "definitions.")
@@ -230,7 +230,7 @@ class Calibration:
             cosines = Cosines(**found) if (found := _under(arrays, "cosines.")) else None
             _check_shapes(ranker, outcomes, kept_definitions, cosines, index)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise InputError(f"damaged calibration: {error}", file=path, remedy=REMEDY) from None
+            raise InputError(f"damaged calibration: {error}", file=path, remedy=remedy) from None
         return cls(
             ranker, outcomes, accept, nil, estimated, figures, kept_definitions, abbreviations, cosines, manifest
         )
@@ -287,24 +287,19 @@ def evidence_of(
     return found
 
 
-def _check_made_for(manifest: Mapping[str, Any], index: Index, encoder: str, path: Path) -> None:
-    if manifest.get("general"):
-        if manifest.get("model_hash") != encoder:
-            raise InputError(
-                "this calibration was made for another encoder",
-                file=path,
-                field="model_hash",
-                value=manifest.get("model_hash"),
-                remedy=REMEDY,
-            )
-    elif manifest.get("index_hash") != index.content_hash:
-        raise InputError(
-            "this calibration was made for another index",
-            file=path,
-            field="index_hash",
-            value=manifest.get("index_hash"),
-            remedy=REMEDY,
-        )
+def _remedy(index: Index, path: Path) -> str:
+    """Return the command that makes a calibration for an index in place of that at `path`."""
+    force = " --force" if (index.path / FOLDER).exists() else ""
+    own = f"fit it again: alphita calibrate --index {index.path}{force}"
+    return f"build the index again with alphita index, or {own}" if path == index.model_path / FOLDER else own
+
+
+def _check_made_for(manifest: Mapping[str, Any], index: Index, encoder: str, path: Path, remedy: str) -> None:
+    is_general = bool(manifest.get("general"))
+    name, wanted = ("model_hash", encoder) if is_general else ("index_hash", index.content_hash)
+    if manifest.get(name) != wanted:
+        problem = f"this calibration was made for another {'encoder' if is_general else 'index'}"
+        raise InputError(problem, file=path, field=name, value=manifest.get(name), remedy=remedy)
 
 
 def _check_shapes(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from collections.abc import Mapping as AnyMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,9 @@ class NormalizerOptions:
         for name in options.keys() - set(NAMES):
             raise UsageError(unknown("option", name, NAMES))
         made = replace(self, **options)
+        for name in ("floor", "error", "nil_error"):
+            if not isinstance(value := getattr(made, name), Real) and (value is not None or name == "floor"):
+                raise UsageError(f"{name} must be a number, not {value!r}")
         if not -1.0 <= made.floor <= 1.0:
             raise UsageError(f"floor must be between -1 and 1, not {made.floor}")
         return made
@@ -351,7 +356,7 @@ def _check_parts(index: Index, name: str, ranking: Ranking, calibration: Calibra
     if ranking.learned and calibration is None:
         raise UsageError(
             f"the ranking {name!r} needs a calibration, and {index.path} has none; "
-            f"fit one: alphita calibrate --index {index.path} --split S.split"
+            f"fit one: alphita calibrate --index {index.path}"
         )
     if ranking.routes & LETTERS and index.ngrams is None and not ranking.learned:
         raise UsageError(
@@ -389,8 +394,10 @@ def _check(
 ) -> None:
     if isinstance(mentions, str):
         raise UsageError("normalize takes a list of strings, not one string: normalize([mention])")
-    if top_k < 1:
-        raise UsageError(f"top_k must be 1 or more, not {top_k}")
+    if not (hasattr(mentions, "__len__") and hasattr(mentions, "__iter__")) or isinstance(mentions, AnyMapping | Set):
+        raise UsageError(f"normalize takes a list of strings, not {type(mentions).__name__}")
+    if not isinstance(top_k, Integral) or top_k < 1:
+        raise UsageError(f"top_k must be 1 or more, not {top_k!r}")
     for name, values in (("contexts", contexts), ("languages", languages)):
         if values is not None and len(values) != len(mentions):
             raise UsageError(f"{len(mentions)} mentions, but {len(values)} {name}")

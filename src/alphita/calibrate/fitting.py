@@ -45,6 +45,7 @@ from alphita.index.lookup import DEPTH, EXACT, LETTERS, How
 from alphita.index.store import Index
 from alphita.mention.abbreviations import Abbreviations
 from alphita.terminology.splits import Split
+from alphita.terminology.text import clean_many
 
 FOLDS = 4
 ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1)
@@ -68,7 +69,7 @@ def fit(
     """Fit ranker, outcomes and thresholds."""
     start = time.perf_counter()
     known = held_out(index, split, seed)
-    mapped = labelled(index, labels)
+    mapped = labelled(index, _distinct(index, labels))
     to_learn, to_test = divide(index, known, mapped, seed)
     start_from = _general(index)
     if start_from is not None:
@@ -110,6 +111,18 @@ def fit(
     return replace(
         draft, accept=accept, nil=nil, estimated=estimated, figures=figures, fields=fields, pictures=pictures
     )
+
+
+def _distinct(index: Index, labels: Sequence[Label]) -> list[Label]:
+    """Return each label once: a mention that comes again is no further evidence."""
+    once = list(dict.fromkeys(labels))
+    cleaned = clean_many([label.mention for label in once], index.rules)
+    kept = {(mention, label.concept_id): label for mention, label in zip(cleaned, once, strict=True)}
+    if len(kept) < len(labels):
+        progress.say(f"{len(labels) - len(kept):,} labelled mentions left out: each is the same as another")
+    if several := len(kept) - len({mention for mention, _ in kept}):
+        progress.say(f"{several:,} labels give a mention another concept than a label before: at most one can be right")
+    return list(kept.values())
 
 
 def _general(index: Index) -> Ranker | None:
@@ -276,8 +289,8 @@ def figures_of(
     """Return the figures of the learned ranker, as JSON."""
     named = tested.seen.examples.concepts >= 0
     population = population_text(tested.seen.examples, origin)
-    given, certified = tested.given(ACCEPT), certificates[NIL][DEFAULT_ERROR].threshold
-    nil = estimated if certified is None else certified
+    given, certified = tested.given(ACCEPT), certificates[NIL][DEFAULT_ERROR]
+    nil = estimated if certified.threshold is None else certified.threshold
     is_nil = tested.given(NIL) >= (2.0 if nil is None else nil)
     table = risk_coverage.table(
         given, tested.right, certificates=certificates[ACCEPT], nil=is_nil, names_concept=named, population=population
@@ -291,6 +304,7 @@ def figures_of(
             "lost": float(is_nil[named].mean()),
             "recognised": recognised,
             "wrong": float(named[is_nil].mean()) if is_nil.any() else None,
+            "error": risk_coverage.nil_text(certified, int(is_nil.sum()), int(named[is_nil].sum())),
             "certificates": {f"{error:g}": asdict(one) for error, one in certificates[NIL].items()},
         },
         "calibration": reliability.figures(tested.answers.confidence, tested.right),
@@ -306,7 +320,10 @@ def population_text(tested: Examples, origin: str) -> str:
         f"{counts.get(NOISE, 0):,} of them with slips and words lost, with {counts.get(REMOVED, 0):,} names of removed "
         f"concepts and {counts.get(FOREIGN, 0):,} foreign strings among them"
     )
-    return text + (f", and {counts[LABELLED]:,} labelled mentions" if LABELLED in counts else "")
+    if LABELLED not in counts:
+        return text
+    concepts = len(np.unique(tested.concepts[np.array(tested.kinds) == LABELLED]))
+    return f"{text}, and {counts[LABELLED]:,} labelled mentions with {concepts:,} different answers"
 
 
 def counts_of(some: Examples) -> dict[str, int]:

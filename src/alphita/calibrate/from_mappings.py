@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from alphita import artefact, drafts, textio
+from alphita import artefact, drafts, progress, textio
 from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.examples import Label
 from alphita.errors import InputError
@@ -38,6 +38,7 @@ HELD_OUT = 0.2
 # Minimum number of decisions.
 LEAST = 20
 KS = (1, 5)
+SEVERAL_THINGS = "means several things"
 # Columns of a table of triples, in the format of scored sentences: a premise, an entailed and a contradicted sentence.
 TRIPLE_COLUMNS = ("premise", "entailed", "contradicted")
 # Relation of the concept to the mention -> relation of the mention, as a term, to the concept.
@@ -102,10 +103,16 @@ def confirmed(
     store: ReviewStore, *, source: str | None = None, project: str | None = None
 ) -> tuple[ConfirmedName, ...]:
     """Return the phrases that a person settled individually, of a source and project (None: any), for an index."""
+    reviewed, left_out = _settled(store, source, project)
+    if contradictory := left_out[SEVERAL_THINGS]:
+        progress.say(
+            f"{store.path}: {contradictory:,} rows give the same string different concepts; the newest decision "
+            "answers, and none of them is learned"
+        )
     return tuple(
         sorted(
             ConfirmedName(mention.concept_id, mention.mention, SCOPES[mention.relation or "exact"], mention.language)
-            for mention in _settled(store, source, project)[0]
+            for mention in reviewed
             if mention.concept_id is not None
         )
     )
@@ -132,7 +139,7 @@ def _settled(
     reviewed = []
     for same in by_mention.values():
         if len({mention.concept_id for mention in same if mention.label}) > 1:
-            left_out["means several things"] += len(same)
+            left_out[SEVERAL_THINGS] += len(same)
         else:
             newest = max(same, key=lambda one: (one.label, one.decision))
             left_out["the same mention"] += len(same) - 1

@@ -167,6 +167,21 @@ def _reason(threshold: float, accepted: int, wrong: int, error: float, delta: fl
     return f"{wrong:,} of {accepted:,} accepted at {threshold:.4g} are wrong; at most {most:,} may be"
 
 
+def nil_text(certificate: Certificate, given: int, wrong: int) -> str:
+    """Say in one line what is known of the error of NIL answers, of which `wrong` of those `given` have a concept."""
+    allowed = f"NIL at an allowed error of {100 * certificate.error:g}%:"
+    if certificate.bound is not None:
+        bound = math.ceil(certificate.bound * 1e3 - 1e-9) / 10
+        return (
+            f"{allowed} certified: at most {bound:g}% of the NIL answers have a concept ({wrong:,} of {given:,} here)"
+        )
+    if given:
+        return f"{allowed} estimated, not certified: {wrong:,} of the {given:,} NIL answers have a concept"
+    needed = least_without_error(certificate.error, certificate.delta)
+    found = f"{certificate.wrong:,} of the {certificate.accepted:,} surest strings have a concept"
+    return f"{allowed} no answer is NIL: {found}, and to certify it, none of {needed:,} may have one"
+
+
 def estimate(confidence: Float, right: Bool, *, error: float) -> float | None:
     """Return the confidence that accepts the most at an error of (wrong + 1) / (accepted + 2), or None."""
     values, accepted, wrong = _steps(np.asarray(confidence, np.float64), right)
@@ -221,9 +236,6 @@ class RiskCoverage:
                 # Truncated, not rounded, so that the printed threshold does not accept less; the bound is rounded up.
                 threshold, bound = math.floor(row.threshold * 1e4) / 1e4, math.ceil(row.bound * 1e4 - 1e-9) / 1e4
                 lines.append(f"{row.error:>8.1%} {threshold:>10.4f} {shares} {row.wrong:>7,} {bound:>7.2%}")
-        for share, what in ((self.nil_lost, "a concept are lost to it"), (self.nil_found, "none are recognised")):
-            if share is not None:
-                lines.append(f"NIL: {_percent(share)} of the mentions that name {what}")
         return "\n".join(lines) + "\n"
 
 

@@ -95,7 +95,7 @@ def _fit(spec: CalibrateSpec, index: Index, encoder: TermEncoder, out: Path) -> 
     # The calibration comes last: where it is, its report is.
     if decisions is not None:
         after = learning.found_right(Normalizer(index, encoder=encoder, calibration=fitted), decisions.held_out)
-        _tell_gain(out, decisions, {"before": before, "after": after}, seed=spec.seed)
+        _tell_gain(out, decisions, {"before": before, "after": after}, fitted.figures["nil"], seed=spec.seed)
     fitted.save(out, force=spec.force)
     print(_text(fitted, out))
 
@@ -121,13 +121,15 @@ def _decisions(reviews: Path) -> InTime:
         return in_time(store)
 
 
-def _tell_gain(out: Path, decisions: InTime, gained: dict[str, dict[str, float]], *, seed: int) -> None:
+def _tell_gain(
+    out: Path, decisions: InTime, gained: dict[str, dict[str, float]], nil: dict[str, Any], *, seed: int
+) -> None:
     """Write OUT.report.json, what was gained on the decisions held out, and print it."""
     from alphita import report
 
     counts = {"learned": len(decisions.learned), "held_out": len(decisions.held_out), "left_out": decisions.left_out}
     path = out.with_name(f"{out.name}.report.json")
-    report.write(path, {"decisions": counts, "held_out": gained}, provenance=report.provenance(seed=seed))
+    report.write(path, {"decisions": counts, "held_out": gained, "nil": nil}, provenance=report.provenance(seed=seed))
     print(f"on the newest {len(decisions.held_out):,} decisions, which were held out:")
     for name, figures in gained.items():
         print(f"  {name:<8} " + "  ".join(f"{key} {value:.3f}" for key, value in figures.items() if key != "n"))
@@ -143,7 +145,7 @@ def _text(fitted: Calibration, out: Path) -> str:
         lines.append(f"{name:12}  {row['accuracy@1']:9.1%}  {row['accuracy@5']:9.1%}")
     nil = figures["nil"]
     seen = ", ".join(f"{share:.1%} of the {kind} strings" for kind, share in nil["recognised"].items())
-    lines += ["", f"NIL: recognised {seen}; lost {nil['lost']:.1%} of those that name a concept", ""]
+    lines += ["", f"NIL: recognised {seen}; lost {nil['lost']:.1%} of those that name a concept", nil["error"], ""]
     error = figures["calibration"]["expected_calibration_error"]
     lines.append(RiskCoverage.from_json(figures["risk_coverage"]).text())
     lines += [

@@ -7,11 +7,14 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from alphita import artefact, machine
+from alphita import artefact, machine, progress
 from alphita.cli._from_spec import with_options
+from alphita.errors import shorten
 from alphita.jobs.spec import Spec
 
 if TYPE_CHECKING:
+    from alphita.index.store import Index
+    from alphita.jobs.answers import Memory
     from alphita.jobs.job import Summary
 
 
@@ -48,6 +51,7 @@ def _one_file(spec: Spec) -> None:
         spoken = None if is_index(spec.to) else language_of(row.mention for row in job.table.rows() if row.mention)
     choice = spec.choice(job.memory)
     index = index_of(spec.to, choice, language=spoken, threads=spec.running.threads, verify=spec.verify or None)
+    _tell_unknown(spec, job.memory, index)
     summary = run(spec.normalizer(index), job, spec.restart)
     _report(spec, summary)
     # The answers themselves may be going to stdout.
@@ -66,6 +70,7 @@ def _shards(spec: Spec) -> None:
     spoken = None if is_index(spec.to) else language_of(some_mentions(spec.input, spec.output, spec.column))
     memory = spec.memory()
     index = index_of(spec.to, spec.choice(memory), language=spoken, threads=spec.running.threads)
+    _tell_unknown(spec, memory, index)
     settings = spec.settings(index.path, memory)
     if spec.verify:
         artefact.verify(settings.index, "index")
@@ -77,6 +82,19 @@ def _shards(spec: Spec) -> None:
     print(text_of(done.summary))
     facts = ", ".join(f"{name} {value}" for name, value in done.engine.items())
     print(f"{done.distinct:,} distinct strings answered; {done.parts:,} parts; {facts}")
+
+
+def _tell_unknown(spec: Spec, memory: Memory | None, index: Index) -> None:
+    """Say which decisions name concepts that the index lacks; a code system's own codes are not looked up."""
+    if memory is None or spec.concepts.target is not None:
+        return
+    ids = sorted({curie for one in memory.decisions.values() for curie in (one.concept_id or "").split("|") if curie})
+    unknown = [curie for curie, row in zip(ids, index.concept_rows(ids).tolist(), strict=True) if row < 0]
+    if unknown:
+        progress.say(
+            f"{spec.mappings}: decisions name {len(unknown):,} concepts that {spec.to} lacks, such as "
+            f"{shorten(unknown[0])!r}; they still answer; after a new release: alphita mappings migrate"
+        )
 
 
 def _report(spec: Spec, summary: Summary, **more: object) -> None:
@@ -111,11 +129,11 @@ def text_of(summary: Summary, audit: int = 0) -> str:
             f"{summary.accepted:,} accepted{accepting}, {summary.nil:,} NIL{nil}, {summary.review:,} for review"
         )
     if summary.assurance == "certified":
-        lines.append("confidence: certified on strings of this index that ranker and confidence did not learn from")
+        lines.append("confidence: certified for what is accepted, on strings of this index that it did not learn from")
     elif summary.assurance is not None and not summary.origin:
         lines.append(f"confidence: {summary.assurance}; too few strings were held out to certify that error")
     elif summary.assurance is not None:
-        remedy = "'alphita calibrate --index INDEX' makes it certified"
+        remedy = "'alphita calibrate --index INDEX' certifies it, given enough synonyms"
         lines.append(f"confidence: {summary.assurance} ({summary.origin}); {remedy}")
     if summary.lost:
         lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))

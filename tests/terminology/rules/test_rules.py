@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita import textio
-from alphita.errors import UsageError
+from alphita.errors import InputError, UsageError
+from alphita.terminology import rules
 from alphita.terminology.rules import RULES, Contradiction, IndexedProfiles, Profiler, explain, lexicon, sets
 from alphita.terminology.rules.lexicon import Lexicon, read
 from alphita.terminology.rules.negation import begins_with_denial
@@ -185,6 +186,17 @@ def test_a_pattern_has_a_match_in_each_string_with_a_phrase(string):
     strings = pa.array([string, "ear", "cleft ear"], pa.large_string())
     assert sets.side(string)
     assert pc.match_substring_regex(strings, sets.SIDE_PATTERN).to_pylist() == [True, False, False]
+
+
+def test_a_word_has_one_value_of_an_axis(monkeypatch):
+    named = [("sex", "male", "man|boy"), ("sex", "female", "woman|Boy"), ("severity", "mild", "man")]
+    table = [{"axis": axis, "value": value, "language": "en", "words": words} for axis, value, words in named]
+    monkeypatch.setattr(textio, "packaged", lambda *_: table)
+    said = r"lexicon.tsv:3: 'Boy' has two values of the axis 'sex', 'male' before \(field 'value', value 'female'\)"
+    with pytest.raises(InputError, match=said):
+        lexicon._table.__wrapped__()
+    table[1]["words"] = "woman"
+    assert [row.value for row in lexicon._table.__wrapped__()["sex"]] == ["male", "female"]
 
 
 def test_every_row_of_the_table_stands_once_and_has_words():

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import textio
+from alphita.errors import InputError
 from alphita.terminology.text import clean, strip_accents
 
 Codes = NDArray[np.int64]
@@ -39,6 +40,9 @@ SILENT = 0
 WORD = re.compile(r"[^\W_]+")
 _CHINESE = re.compile("[\u3400-\u9fff]")
 _PREFIX = 4
+FILE = "lexicon.tsv"
+# Axes whose values are lists for different ends: a word may be in several. On the others it has one value.
+LISTS = ("negation words", "noise", "part")
 REMEMBERED = 65_536
 
 
@@ -53,8 +57,14 @@ class Row(NamedTuple):
 @functools.cache
 def _table() -> Mapping[str, Sequence[Row]]:
     table: dict[str, list[Row]] = {}
-    for row in textio.packaged(__package__, "lexicon.tsv"):
-        table.setdefault(row["axis"], []).append(Row(row["value"], row["language"], tuple(row["words"].split("|"))))
+    value_of: dict[tuple[str, str], str] = {}
+    for line, row in enumerate(textio.packaged(__package__, FILE), 2):
+        axis, value, words = row["axis"], row["value"], tuple(row["words"].split("|"))
+        table.setdefault(axis, []).append(Row(value, row["language"], words))
+        for word in words if axis not in LISTS else ():
+            if (other := value_of.setdefault((axis, clean(word)), value)) != value:
+                problem = f"{word!r} has two values of the axis {axis!r}, {other!r} before"
+                raise InputError(problem, file=FILE, line=line, field="value", value=value, remedy="name it once")
     return table
 
 
