@@ -32,14 +32,14 @@ from alphita.calibrate import examples
 from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import Rejects
-from alphita.index.choice import Choice
+from alphita.index.choice import Choice, shipped_folder
 from alphita.index.sources import enrichment_of
 from alphita.index.store import Index
 from alphita.terminology import store
 from alphita.terminology.detect import PACKAGED, find_packaged
 from alphita.terminology.text import clean_many
 from alphita_lab.general_calibration import fit_general
-from alphita_lab.simulated_targets import LABELS, Made, Target, make
+from alphita_lab.simulated_targets import LABELS, SYNONYMS, Made, Target, make
 from open_vocabularies import RELATIONS, SOURCES, TERMS, Source, read_table, write_tables
 
 LOADERS = "alphita.terminology.loaders"
@@ -49,7 +49,8 @@ IN_PACKAGES = {HPO: "hpo", "ICD-10-CM": "icd10cm"}
 PACKAGE_LICENCES = {HPO: "HPO licence", "ICD-10-CM": "public domain"}
 # Concepts of a small target.
 SMALL = 3_000
-VOCABULARIES = SOURCES | {"MONDO": Source(("MONDO2026",), "2026", "CC-BY-4.0")}
+DRUGS = "MeSH, drugs"
+VOCABULARIES = SOURCES | {"MONDO": Source(("MONDO2026",), "2026", "CC-BY-4.0"), DRUGS: SOURCES["MeSH"]}
 # Whole vocabularies, random parts and branches; lists of a few hundred labels are as people have them.
 TARGETS = (
     *(Target(name) for name in (HPO, "DOID", "ORDO", "NCIt", "MONDO", "Uberon", "MAxO", "GARD", "SYMP")),
@@ -58,8 +59,11 @@ TARGETS = (
     *(Target(HPO, LABELS, part) for part in (1000, 160, "HP:0001626", "HP:0000708")),
     *(Target("DOID", LABELS, part) for part in (500, 160, "DOID:7")),
     *(Target("ICD-10-CM", part=part) for part in (4000, 600)),
-    Target("MeSH", part=1000),
-    *(Target("MeSH", LABELS, part) for part in (3000, 180)),
+    Target("ICD-10-CM"),
+    *(Target("MeSH", part=part) for part in (1, 1000)),
+    *(Target("MeSH", LABELS, part) for part in (1, 3000, 180)),
+    *(Target(DRUGS, names) for names in (SYNONYMS, LABELS)),
+    Target(DRUGS, LABELS, 300),
     *(Target("NCIt", LABELS, part) for part in (4000, 700)),
     *(Target(name, part=part) for name, part in (("DOID", 2500), ("ORDO", 800), ("NCIt", 2000), ("MONDO", 3000))),
     *(Target(name, LABELS, part) for name, part in (("ORDO", 2000), ("MONDO", 300), ("Uberon", 400))),
@@ -80,7 +84,7 @@ def vocabulary(name: str, terms: Path, relations: Path, folder: Path) -> store.T
             package = IN_PACKAGES[name]
             _import(PACKAGED[package][2], [find_packaged(package)], place)
         else:
-            _of_tables(VOCABULARIES[name], terms, relations, place)
+            _of_tables(name, terms, relations, place)
     return store.load_terminology(place)
 
 
@@ -132,14 +136,19 @@ def translations(terms: pl.DataFrame, index: Index, model: Path, languages: Sequ
     return examples.synonyms(index, [strings[row] for row in kept.tolist()], rows[kept])
 
 
-def _of_tables(source: Source, terms: Path, relations: Path, out: Path) -> None:
-    """Import the English terms and the relations of one vocabulary."""
+def _of_tables(name: str, terms: Path, relations: Path, out: Path) -> None:
+    """Import the English terms and the relations of one vocabulary; of `DRUGS` what has a brand."""
+    source = VOCABULARIES[name]
     own = pl.col("source").is_in(list(source.names))
     links = read_table(relations).filter(own)
     gone = links.filter((pl.col("relation") == "is_a") & pl.col("tail").is_in(list(source.without)))["head"]
     names = read_table(terms).filter(own & (pl.col("lang") == "en") & ~pl.col("id").is_in(gone.to_list()))
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
+    if name == DRUGS:
+        phrases = read_table(shipped_folder() / "lay.tsv").filter(pl.col("system") == "drug")
+        named = names.filter(pl.col("term").str.to_lowercase().is_in(phrases["name"].str.to_lowercase().implode()))
+        names = names.filter(pl.col("id").is_in(named["id"].implode()))
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
         for frame, file in ((names, "of.terms.tsv"), (links, "of.relations.tsv")):
             frame.write_csv(work / file, separator="\t", quote_style="never")
         write_tables(work / "of.terms.tsv", work / "of.relations.tsv", work)

@@ -43,16 +43,17 @@ from alphita.terminology.text import clean_many
 LABELS, SYNONYMS = "labels", "synonyms"
 # Names asked of one target, at most, and of each kind beside them.
 MOST_NAMES, MOST_OTHERS = 900, 150
-# Of the names asked, the share that leads to a concept beside or above the right one.
-LENT_ELSEWHERE = 0.05
+# Of the names asked, the share that is lent to a concept beside or above; names asked that are lent to their own.
+LENT_ELSEWHERE, MOST_LENT = 0.05, 600
 # Vocabularies with substances, which are asked as they are ordered.
-SUBSTANCES = ("MeSH",)
+SUBSTANCES = ("MeSH", "MeSH, drugs")
 # Letters of a long word.
 LONG = 7
-OTHER_NAME, EVERYDAY, NEAR, FAR, NO_FINDING = "other name", "everyday phrase", "near", "far", "no finding"
+OTHER_NAME, EVERYDAY, LENT = "other name", "everyday phrase", "lent name"
+NEAR, FAR, NO_FINDING = "near", "far", "no finding"
 # Random words asked; one in so many strings asked is known to be a name elsewhere; shares of names that are written as
-# a product, and of these or with noise.
-WORDS, KNOWN_ELSEWHERE, PRODUCT, NOISY = 40, 25, 0.15, 0.6
+# a product, and of these or with noise; share of products that are misspelt.
+WORDS, KNOWN_ELSEWHERE, PRODUCT, NOISY, MISSPELT = 40, 25, 0.15, 0.6, 0.2
 # How people write that a thing is past, or a relative's.
 WRITTEN_STATUS = {
     axes.PAST: ("history of", "hx of", "h/o", "hx", "past history of", "previous", "s/p"),
@@ -232,10 +233,89 @@ class LeftOut(NamedTuple):
     kind: str
 
 
+STRENGTHS = (
+    "{} mg",
+    "{}mg",
+    "{} mcg",
+    "{} mg/ml",
+    "{} ml",
+    "0.{}%",
+    "{} g",
+    "{} units",
+    "{}",
+    "{} mcg/h",
+    "{} mmol",
+    "{}/{} mg",
+)
+FORMS = (
+    *(
+        "tab",
+        "tabs",
+        "tablets",
+        "cap",
+        "caps",
+        "inj",
+        "iv",
+        "po",
+        "po bid",
+        "po qd",
+        "daily",
+        "bid",
+        "tds",
+        "q6h",
+        "q4h prn",
+    ),
+    *(
+        "nocte",
+        "mane",
+        "od",
+        "1 tab at night",
+        "2 puffs prn",
+        "inhaler",
+        "neb",
+        "nebs q4h",
+        "eye drops",
+        "1 gtt OU bid",
+    ),
+    *(
+        "cream",
+        "ointment",
+        "patch",
+        "transdermal",
+        "MR",
+        "XR",
+        "SR",
+        "er 24h",
+        "susp",
+        "syrup",
+        "sl prn",
+        "spray",
+        "sc",
+        "im",
+    ),
+    *(
+        "gastro-res",
+        "w/ food",
+        "infusion",
+        "drip",
+        "vial",
+        "amp",
+        "pen",
+        "x 7 days",
+        "as directed",
+        "prn pain",
+        "chewable",
+    ),
+)
+
+
 def prescribed(name: str, chance: random.Random) -> str:
     """Return a name as it is ordered: "metformin 500 mg tab"."""
-    amount = f"{chance.choice((5, 10, 20, 25, 40, 50, 100, 250, 500))} {chance.choice(('mg', 'mg/ml', 'mcg', 'ml'))}"
-    return f"{name} {amount} {chance.choice(('tab', 'cap', 'inj', 'po', 'iv', 'daily', 'bid', ''))}".strip()
+    numbers = [chance.choice((1, 2, 5, 10, 20, 25, 40, 50, 75, 100, 250, 500, 850)) for _ in range(2)]
+    words = [name]
+    words += [chance.choice(STRENGTHS).format(*numbers)] if chance.random() < 0.8 else []
+    words += [chance.choice(FORMS)] if chance.random() < 0.8 or len(words) == 1 else []
+    return " ".join(words)
 
 
 def _far(index: Index, given: Enrichment, seed: int) -> list[LeftOut]:
@@ -342,6 +422,28 @@ def _names_of_none(vocabulary: Terminology, kept: NDArray[np.bool_]) -> frozense
     return frozenset(clean_many(vocabulary.terms.column("string").take(pa.array(gone)).to_pylist()))
 
 
+def _lent(index: Index, misled: frozenset[str], seed: int) -> Examples:
+    """Return external names that the index has, but for those in `misled`."""
+    alone = np.diff(index.segment.offsets) == 1
+    rows = np.flatnonzero(alone & index.segment.borrowed[index.segment.offsets[:-1]])
+    rows = np.random.default_rng(seed).permutation(rows)[:MOST_LENT]
+    strings = index.strings.array.take(pa.array(rows)).to_pylist()
+    kept = [place for place, string in enumerate(strings) if string not in misled]
+    concepts = index.segment.term_concept[index.segment.offsets[rows[kept]]].astype(np.int64)
+    found = examples.itself([strings[place] for place in kept], concepts)
+    return found._replace(kinds=[LENT] * len(kept))
+
+
+def _ordered(names: Sequence[str], concepts: Sequence[int], target: Target) -> Examples:
+    """Return names of substances as they are ordered, some of them misspelt."""
+    chance = random.Random(f"{target.seed} ordered")
+    rows = range(len(names) if target.vocabulary in SUBSTANCES else 0)
+    some = chance.sample(rows, min(4 * MOST_OTHERS, len(rows)))
+    written = [noisy(names[row], chance) if chance.random() < MISSPELT else names[row] for row in some]
+    found = examples.itself([prescribed(name, chance) for name in written], np.array([concepts[row] for row in some]))
+    return found._replace(kinds=[OTHER_NAME] * len(some))
+
+
 def _with_status(index: Index, seed: int) -> Examples:
     """Return other names of things that are past, or a relative's, where the target tells these apart.
 
@@ -373,7 +475,8 @@ def _examples(
     found = index.rows(asked["key"].to_list())
     is_own = (found >= 0) & ~index.segment.borrowed[index.segment.offsets[np.maximum(found, 0)]]
     there = np.flatnonzero((rows >= 0) & ~is_own)
-    names, kinds = asked["name"].to_list(), asked["kind"].to_list()
+    names = asked["name"].to_list()
+    kinds = [LENT if row >= 0 else kind for row, kind in zip(found.tolist(), asked["kind"].to_list(), strict=True)]
     nothing = np.full(len(there), -1)
     named = Examples([names[row] for row in there], rows[there], nothing, nothing, [kinds[row] for row in there])
     own, concepts = examples.own_names(index, seed=target.seed, most=12 * MOST_OTHERS)
@@ -391,18 +494,17 @@ def _examples(
     index.segment.elsewhere = np.setdiff1d(index.segment.elsewhere, unknown)
     typed = examples.with_noise(index, strings[1], concepts[several[1]], hide=False, seed=target.seed)
     longer = concepts[np.concatenate(several[2:4])]
-    ordered = strings[2] if target.vocabulary in SUBSTANCES else []
-    chance = random.Random(f"{target.seed} ordered")
-    products = examples.itself([prescribed(name, chance) for name in ordered], concepts[several[2][: len(ordered)]])
+    lent = _lent(index, frozenset(asked["key"].to_list()), target.seed)
     lacking = dict.fromkeys(of_none, -1) | dict(zip(asked["key"].to_list(), rows.tolist(), strict=True))
     parts = [
         named,
-        products._replace(kinds=[examples.NOISE] * len(ordered)),
+        _ordered(strings[2] + lent.mentions, [*concepts[several[2]], *lent.concepts], target),
         examples.itself(strings[0][:MOST_OTHERS], concepts[several[0]][:MOST_OTHERS]),
         typed.take(np.arange(min(MOST_OTHERS, len(typed.mentions)))),
         examples.abbreviated(index, strings[2] + strings[3], longer, most=MOST_OTHERS, seed=target.seed),
         examples.short_forms(index, lambda _: True, most=2 * MOST_OTHERS, seed=target.seed, lacking=lacking),
         _with_status(index, target.seed),
+        lent,
         none,
         examples.foreign(index, WORDS, seed=target.seed),
     ]

@@ -6,6 +6,7 @@ a query; several requests may share one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.mention import axes
 from alphita.registry import unknown
 from alphita.terminology.languages import primary
-from alphita.terminology.text import clean_many
+from alphita.terminology.text import clean_many, plain_words
 
 Float32 = NDArray[np.float32]
 # Number of concepts that are kept per request, the most similar ones.
@@ -164,7 +165,9 @@ def collect(
 # A range of codes: "E08-E13".
 _RANGE = r":[A-Z]?\d\w*(\.\w+)?-[A-Z]?\d\w*(\.\w+)?$"
 # A heading may lead to a heading.
-LEVELS = 4
+LEVELS = 5
+_NOT_SPECIFIED = re.compile(r"unspecified|not specified|\bnos\b")
+_OPEN = rf"{_NOT_SPECIFIED.pattern}|unspec|not otherwise|without"
 
 
 def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
@@ -177,16 +180,41 @@ def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
         return None
     names = clean_many(segment.concepts.column("name").to_pylist())
     found = np.arange(len(names))
-    children = np.repeat(np.arange(len(names)), np.diff(segment.parent_offsets))
-    for child, parent in zip(children.tolist(), np.asarray(segment.parents).tolist(), strict=True):
-        name, above = names[child], names[parent]
-        is_plain = above in name and above in (name, axes.without_residual(name))
-        if is_plain and (found[parent] == parent or name == above):
-            found[parent] = child
+    below: dict[int, list[int]] = {}
+    children, parents = np.repeat(found, np.diff(segment.parent_offsets)), np.asarray(segment.parents)
+    array = pa.array(names, pa.large_string())
+    is_open = pc.match_substring_regex(array, _OPEN).to_numpy(zero_copy_only=False)[children]
+    is_open |= pc.equal(array.take(pa.array(children)), array.take(pa.array(parents))).to_numpy(zero_copy_only=False)
+    for child, parent in zip(children[is_open].tolist(), parents[is_open].tolist(), strict=True):
+        below.setdefault(parent, []).append(child)
+    for parent, some in below.items():
+        found[parent] = _unspecified(parent, some, names)
     for _ in range(LEVELS):
         found = found[found]
     ranges = pc.match_substring_regex(segment.concepts.column("id"), _RANGE).to_numpy(zero_copy_only=False)
     return np.where(np.asarray(ranges, bool), -1, found)
+
+
+def _unspecified(heading: int, children: Sequence[int], names: Sequence[str]) -> int:
+    """Return the child of a heading that says that no more is known; the heading, if there is none.
+
+    It has the heading's name, or all its words, says what is unspecified, and adds nothing before and least after it.
+    """
+    name = axes.without_unspecified(names[heading].removesuffix(", not elsewhere classified"))
+    plain = [
+        one for one in children if name in (axes.without_residual(names[one]), axes.without_unspecified(names[one]))
+    ]
+    if plain:
+        return next((one for one in reversed(plain) if names[one] == names[heading]), plain[0])
+    words = set(plain_words(name))
+    open_: dict[int, int] = {}
+    for child in children:
+        found, all_words = [*_NOT_SPECIFIED.finditer(names[child])], set(plain_words(names[child]))
+        is_more = len(found) > len(_NOT_SPECIFIED.findall(names[heading])) and words <= all_words
+        if is_more and set(plain_words(names[child][: found[0].start()])) <= words:
+            open_[child] = len(all_words - words)
+    least = [child for child, extra in open_.items() if extra == min(open_.values())]
+    return least[0] if len(least) == 1 else heading
 
 
 def _distinct_strings(string: NDArray[np.int64], starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:

@@ -219,7 +219,9 @@ def short_forms(
             continue
         # Meanings outside the lists belong to other vocabularies.
         choices.append(("", max(0.0, 1 - sum(share for _, share in choices))))
-        weights = [share * (MEANT_ELSEWHERE if concept_of[long] < 0 and long not in unknown else 1) for long, share in choices]
+        weights = [
+            share * (MEANT_ELSEWHERE if concept_of[long] < 0 and long not in unknown else 1) for long, share in choices
+        ]
         long = chance.choices([long for long, _ in choices], weights)[0]
         concept = concept_of[long]
         if long not in unknown and (is_wanted(concept) if concept >= 0 else crc32(short.encode()) % 2 == seed % 2):

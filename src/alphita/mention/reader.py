@@ -16,7 +16,16 @@ from alphita.mention import assertion, axes
 from alphita.mention.abbreviations import Abbreviations, Expansion
 from alphita.mention.axes import Habits, habits_of
 from alphita.mention.laboratory import Laboratory
-from alphita.mention.spelling import ABBREVIATION, SPELLING, UNILATERAL, Reading, Speller, shortened, written_otherwise
+from alphita.mention.spelling import (
+    ABBREVIATION,
+    SPELLING,
+    UNILATERAL,
+    Reading,
+    Speller,
+    shortened,
+    with_own_status,
+    written_otherwise,
+)
 from alphita.mention.words import common_words, english_words
 from alphita.terminology.rules import negation
 from alphita.terminology.rules.lexicon import read
@@ -118,7 +127,7 @@ class MentionReader:
             if expansions:
                 strings = clean_many([expansion.string for expansion in expansions], self.index.rules)
                 found[row] = tuple(
-                    Reading(shortened(string) or string, ABBREVIATION, way.decided, way.share, way.source)
+                    Reading(self._plain(string), ABBREVIATION, way.decided, way.share, way.source)
                     for string, way in zip(strings, expansions, strict=True)
                     if string
                 )
@@ -140,6 +149,10 @@ class MentionReader:
             name = reading.string.removeprefix(UNILATERAL)
             found[row] = (*(one for one in found[row] if one.string != name or one == reading), reading)
         return found
+
+    def _plain(self, string: str) -> str:
+        """Return an expansion as the terminology writes it."""
+        return (with_own_status(string, self.habits) if self.respell else None) or shortened(string) or string
 
     @functools.cached_property
     def _speller(self) -> Speller:

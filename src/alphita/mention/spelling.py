@@ -255,10 +255,9 @@ def _readings(
     right = _WORD.sub(lambda word: corrected.get(word[0]) or word[0], string)
     if right != string:
         found.append(Reading(right, SPELLING))
-    if habits.tells(status := axes.status_of(right)):
-        own = f"{habits.status[status & -status]} {shortened(axes.without_status(right))}"
+    if (own := with_own_status(right, habits)) is not None:
         return (*found, *([Reading(own, UNSPECIFIED)] if own != right else []))
-    short = shortened(axes.without_status(right) if status == axes.PAST else right)
+    short = shortened(axes.without_status(right) if axes.status_of(right) == axes.PAST else right)
     if not habits.residual:
         short = shortened(axes.without_unspecified(short))
     if not habits.products:
@@ -271,6 +270,14 @@ def _readings(
         whole = shortened(" ".join(most) if last in PARTICLES else whole)
         found += [Reading(whole, SHORTENED)] if whole else []
     return tuple(found)
+
+
+def with_own_status(string: str, habits: Habits) -> str | None:
+    """Return a cleaned string with the terminology's words for what is past or a relative's, if it tells it apart."""
+    status = axes.status_of(string)
+    if not habits.tells(status):
+        return None
+    return f"{habits.status[status & -status]} {shortened(axes.without_status(string))}"
 
 
 def _may_be_put_right(word: str) -> bool:

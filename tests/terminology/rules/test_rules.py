@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from alphita import textio
 from alphita.errors import InputError, UsageError
-from alphita.terminology import rules
 from alphita.terminology.rules import RULES, Contradiction, IndexedProfiles, Profiler, explain, lexicon, sets
 from alphita.terminology.rules.lexicon import Lexicon, read
 from alphita.terminology.rules.negation import begins_with_denial
