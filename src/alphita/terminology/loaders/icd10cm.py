@@ -23,6 +23,7 @@ it holds other or unspecified conditions, or where the entry leads to further co
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -431,6 +432,9 @@ _LISTED = re.compile(r"(?:.* )?(?:or|and) \w+(.*)")
 _COMMA = re.compile(r",\s+(?!\d)|,$")
 # Two forms of one word: they begin alike, or not quite.
 _SAME_LETTERS = 3
+_EITHER = re.compile(r"(\w+) or (\w+)")
+# Maximum names of one entry in other forms.
+MAX_FORMS = 4
 _OTHER_FORMS = frozenset({"teeth", "testes", "torn", "worn"})
 
 
@@ -459,7 +463,31 @@ def named(rows: Iterable[IndexRow]) -> Iterator[tuple[IndexRow, str | None]]:
         if row.code.strip():
             # "Unspecified site" has its parent's name, if that has no code to have it.
             says_nothing = len(path) > 1 and not path[-2].code and _SAYS_NOTHING.search(row.term)
-            yield row, _name([step.term for step in (path[:-1] if says_nothing else path)])
+            terms = [step.term for step in (path[:-1] if says_nothing else path)]
+            for name in dict.fromkeys(map(_name, [terms, *_in_other_forms(terms)])):
+                yield row, name
+
+
+def _in_other_forms(path: list[str]) -> Iterator[list[str]]:
+    """Yield a path with other forms of its words: "myocardial" of "myocardium, myocardial", "infarction" of "Infarct".
+
+    Of a sub-term it is the adjective; of the main term, each noun.
+    """
+    forms = [_forms(term, is_main=level == 0) for level, term in enumerate(path)]
+    if any(len(some) > 1 or some[0] != term for some, term in zip(forms, path, strict=True)):
+        yield from map(list, itertools.islice(itertools.product(*forms), MAX_FORMS))
+
+
+def _forms(term: str, *, is_main: bool) -> list[str]:
+    """Return the forms of a term: "Infarct, infarction", "atrial or auricular"; the term itself, if it has one only."""
+    first, *others = [part.strip() for part in _COMMA.split(_IDLE.sub("", term))]
+    if not others and (joined := _EITHER.fullmatch(first)):
+        return [*joined.groups()]
+    start = first.rpartition(" ")[2][:_SAME_LETTERS].lower()
+    if not first or not others or any(other[:_SAME_LETTERS].lower() != start for other in others):
+        return [term]
+    adjectives = [form for form in others if _ADJECTIVE.fullmatch(form)]
+    return [first, *(form for form in others if form not in adjectives)] if is_main else adjectives[:1] or [first]
 
 
 @dataclass
