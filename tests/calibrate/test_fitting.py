@@ -206,7 +206,7 @@ def test_too_few_held_out_strings(index, tmp_path):
     split = split_of(index)
     few = examples.LEAST - 1
     some = Split(split.strings[:few], split.concept_ids[:few], split.parts[:few])
-    with pytest.raises(InputError, match=f"only {few} held-out strings name concepts of this index; at least"):
+    with pytest.raises(InputError, match=f"only {few} held-out strings name concepts of this index, and"):
         held_out(index, some, 0)
     # Concepts that the index does not have do not count.
     foreign = Split(split.strings, [f"X:{number}" for number in range(len(split))], split.parts)

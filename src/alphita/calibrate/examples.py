@@ -371,7 +371,8 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
         known = Known([part.strings[row] for row in kept.tolist()], rows[kept], "the split's calibration part")
     if len(known.strings) < LEAST:
         raise InputError(
-            f"only {len(known.strings)} held-out strings name concepts of this index; at least {LEAST} are needed",
+            f"cannot certify: only {len(known.strings)} held-out strings name concepts of this index, and {LEAST} are "
+            "needed; the estimated confidence stays",
             file=index.path,
             remedy=REMEDY,
         )
