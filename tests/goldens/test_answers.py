@@ -1,7 +1,8 @@
 """Every answer of the default path to the strings that come with the project: the concept, the decision, how sure.
 
-Two processors differ in one decision of a hundred: the head is trained on vectors that they round differently. To see
-what a commit changes, run this with ALPHITA_KEEP_GOLDENS=FOLDER on both commits and one machine, and `diff -r`.
+.ci/wheel compares two of the files at each run. Two processors differ in one decision of a hundred: the head is trained
+on vectors that they round differently. To see what a commit changes, run this with ALPHITA_KEEP_GOLDENS=FOLDER on both
+commits and one machine, and `diff -r`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 FILES = {
     "bench/attack.tsv": ("\t", "mention"),
     "bench/adversarial.tsv": ("\t", "mention"),
+    "bench/development/hpo.tsv": ("\t", "string"),
     "examples/messy_terms.csv": (",", "mention"),
     "examples/local_codes.csv": (",", "description"),
 }
