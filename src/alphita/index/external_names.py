@@ -261,7 +261,8 @@ def _links(
     name = pl.from_arrow(content.concepts.table.column("name").combine_chunks())
     concepts = pl.DataFrame({"concept": np.arange(len(ids), dtype=np.int32), "own_id": ids, "label": name})
     leading = offered.filter("alone").select("key", "source", "id", "first")
-    long = own.filter("exact").filter(~_are_short(own.filter("exact")["name"]))
+    exact = pl.concat([own.filter("exact"), _of_codes(concepts, offered, own)])
+    long = exact.filter(~_are_short(exact["name"]))
     named = long.join(leading, on="key", how="inner")
     named = named.with_columns(
         strength=2 * pl.col("first").cast(pl.Int8) + (pl.col("standing") == 0).cast(pl.Int8)
@@ -299,6 +300,20 @@ def _links(
     itself = pl.col("own_id").str.split(":").list.first() == pl.col("id").str.split(":").list.first()
     itself &= ~meant & ((pl.col("own_id") != pl.col("id")) | ~pl.col("source").str.ends_with(OF_CODES))
     return links.filter(~itself).select("concept", "source", "id", "via")
+
+
+def _of_codes(concepts: pl.DataFrame, offered: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    """Return the names that an index of codes gives to the concepts, as names of theirs that stand last.
+
+    What a code's index calls by its name has all the names that others give it: the heart attack of an infarction.
+    """
+    entries = offered.filter(pl.col("source").str.ends_with(OF_CODES))
+    entries = entries.join(concepts.select("concept", id="own_id"), on="id", how="inner", maintain_order="left")
+    last = own["standing"].max() if len(own) else 0
+    entries = entries.with_columns(
+        pl.lit(-1).alias("string"), pl.lit(value=True).alias("exact"), pl.lit(last).alias("standing")
+    )
+    return entries.select(own.columns).cast(dict(own.schema))
 
 
 def _without_excluded(
