@@ -215,6 +215,17 @@ def test_names_of_a_code_index_may_be_opposites(tmp_path):
     assert ("X:1", "Acute bronchitis") in names_of(of_codes)
 
 
+def test_what_an_index_calls_a_code_has_the_names_that_others_give_it(tmp_path):
+    indexed(tmp_path, "X:1,Acute_infarct_of_the_heart X:2,Fever", "M:1,Infarction M:1,Heart_attack M:2,Cold M:2,Chill")
+    sources = external_names.sources_of(load_terminology(terminology_of(tmp_path / "other.csv")))
+    entries = pl.DataFrame([("some index", "X:1", "Infarction", "en")], external_names.COLUMNS, orient="row")
+    names = pl.concat([sources.names, external_names.prepared(entries)])
+    terms = load_terminology(terminology_of(tmp_path / "own.csv"))
+    given = Enrichment(NameSources(names, sources.equivalents, ""), None, "no")
+    index = build(terms, HashEncoder(), tmp_path / "codes.index", enrichment=given)
+    assert names_of(index) == {("X:1", "Infarction"), ("X:1", "Heart attack")}
+
+
 def test_an_excluded_name_is_given_by_the_user_alone(tmp_path):
     """And to other concepts still."""
     sources = of_sources("A|A:1|fever A|A:1|Pyrexia A|A:2|cough A|A:2|Tussis")

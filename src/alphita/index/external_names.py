@@ -313,7 +313,7 @@ def _of_codes(concepts: pl.DataFrame, offered: pl.DataFrame, own: pl.DataFrame) 
     entries = entries.with_columns(
         pl.lit(-1).alias("string"), pl.lit(value=True).alias("exact"), pl.lit(last).alias("standing")
     )
-    return entries.select(own.columns).cast(dict(own.schema))
+    return entries.select(own.columns).cast(own.schema)
 
 
 def _without_excluded(
