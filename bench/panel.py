@@ -47,7 +47,7 @@ from alphita.index.store import Index
 from alphita.progress import say
 from alphita.quickstart import read_sample, sample_path
 from alphita.terminology import prefixes
-from alphita.terminology.text import clean_many
+from alphita.terminology.text import clean, clean_many
 from alphita_lab.evaluation.benchmarks import Source, load_benchmark
 
 HERE = Path(__file__).resolve().parent
@@ -161,7 +161,9 @@ def _german(data: Path) -> Target:
     names = names.explode("term").with_columns(pl.col("term").str.strip_chars()).filter(pl.col("term") != "")
     grouped = names.group_by("term").agg(pl.col("id").unique().sort(), pl.col("type").min())
     rows = [Row(term, tuple(ids), kind, "de") for term, ids, kind in grouped.iter_rows()]
-    return Target("hpo", sorted(rows, key=lambda row: (zlib.crc32(row.string.encode()), row.string))[:MAX_GERMAN])
+    # The other half of the names may be asked when the general calibration is fitted.
+    tested = [row for row in rows if zlib.crc32(clean(row.string).encode()) % 2 == 0]
+    return Target("hpo", sorted(tested, key=lambda row: (zlib.crc32(row.string.encode()), row.string))[:MAX_GERMAN])
 
 
 def _sample() -> Target:

@@ -15,31 +15,26 @@ from __future__ import annotations
 
 import argparse
 import functools
-import itertools
 import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 import study
 from alphita import machine, registry
-from alphita.calibrate import examples
 from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import Rejects
 from alphita.index.choice import Choice, shipped_folder
 from alphita.index.sources import enrichment_of
-from alphita.index.store import Index
 from alphita.terminology import store
 from alphita.terminology.detect import PACKAGED, find_packaged
-from alphita.terminology.text import clean_many
+from alphita.terminology.text import clean
 from alphita_lab.general_calibration import fit_general
-from alphita_lab.simulated_targets import LABELS, SYNONYMS, Made, Target, make
+from alphita_lab.simulated_targets import LABELS, SYNONYMS, Made, Target, in_other_languages, make
 from open_vocabularies import RELATIONS, SOURCES, TERMS, Source, read_table, write_tables
 
 LOADERS = "alphita.terminology.loaders"
@@ -47,6 +42,8 @@ HPO = "HPO"
 # Those of packages.
 IN_PACKAGES = {HPO: "hpo", "ICD-10-CM": "icd10cm"}
 PACKAGE_LICENCES = {HPO: "HPO licence", "ICD-10-CM": "public domain"}
+# Vocabularies that have names in other languages, and the prefixes of their ids.
+TRANSLATED = {HPO: "HP:", "DOID": "DOID:"}
 # Concepts of a small target.
 SMALL = 3_000
 DRUGS = "MeSH, drugs"
@@ -96,16 +93,15 @@ def simulated(
     folder: Path,
     languages: Sequence[str] = (),
 ) -> list[Made]:
-    """Return the targets, each indexed in `folder` where it is not yet; names of HPO in other languages come last."""
+    """Return the targets, each indexed in `folder` where it is not yet; those asked in other languages come last."""
     given, encoded = enrichment_of(Choice()), study.Encoded()
     opened: Callable[[str], store.Terminology] = functools.cache(
         lambda name: vocabulary(name, terms, relations, folder)
     )
     made = [make(target, opened(target.vocabulary), encoder, given, folder, encoded) for target in targets]
-    if languages:
-        english = next(one for one in made if one.target == Target(HPO))
-        asked = translations(read_table(terms), english.index, encoder.folder, languages)
-        made.append(replace(english, target=Target(HPO, "names in " + ", ".join(languages)), asked=asked))
+    for name, prefix in TRANSLATED.items() if languages else ():
+        names = translations(read_table(terms), prefix, encoder.folder, languages)
+        made += [in_other_languages(one, names, languages) for one in made if one.target.vocabulary == name]
     return made
 
 
@@ -122,18 +118,14 @@ def told(made: Sequence[Made]) -> list[dict[str, str]]:
     return list(found.values())
 
 
-def translations(terms: pl.DataFrame, index: Index, model: Path, languages: Sequence[str]) -> examples.Examples:
-    """Return half of those names of HPO in other languages that the index has not and its encoder did not learn."""
-    names = terms.filter(
-        pl.col("id").str.starts_with("HP:") & pl.col("lang").is_in(languages) & (pl.col("type") == "pref")
-    )
-    chosen = dict(zip(clean_many(names["term"].to_list()), names["id"].to_list(), strict=True))
-    strings = [one for one in chosen if zlib.crc32(one.encode()) % 2]
-    new = (index.rows(strings) < 0) & ~layout.has_learned(model, strings)
-    strings = list(itertools.compress(strings, new))
-    rows = index.concept_rows([chosen[one] for one in strings])
-    kept = np.flatnonzero(rows >= 0)
-    return examples.synonyms(index, [strings[row] for row in kept.tolist()], rows[kept])
+def translations(terms: pl.DataFrame, prefix: str, model: Path, languages: Sequence[str]) -> list[tuple[str, str]]:
+    """Return ids with half of their names in other languages, without those that the encoder learned."""
+    names = terms.filter(pl.col("id").str.starts_with(prefix) & pl.col("lang").is_in(languages))
+    names = names.filter(pl.col("type").is_in(["pref", "syn"])).with_columns(pl.col("term").str.split("|"))
+    pairs = names.explode("term").select("id", "term").iter_rows()
+    chosen = {string: one for one, name in pairs if zlib.crc32((string := clean(name)).encode()) % 2}
+    learned = layout.has_learned(model, list(chosen))
+    return [(one, string) for (string, one), known in zip(chosen.items(), learned, strict=True) if not known]
 
 
 def _of_tables(name: str, terms: Path, relations: Path, out: Path) -> None:
@@ -172,7 +164,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("relations", type=Path)
     parser.add_argument("--work", type=Path, required=True, help="folder for the indexes")
     parser.add_argument("-o", "--output", type=Path, help="by default MODEL/calibration")
-    parser.add_argument("--languages", nargs="+", default=(), help="in which HPO's names are asked, too")
+    parser.add_argument("--languages", nargs="+", default=(), help="in which HPO and DOID are asked, too")
     parser.add_argument("--small", action="store_true", help="only small targets, and HPO")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=machine.cores())

@@ -25,13 +25,13 @@ from alphita.calibrate.fitting import ERRORS, Crossed
 from alphita.calibrate.scored_examples import Seen
 from alphita.encoder.encoder import TermEncoder
 from alphita.mention.abbreviations import Abbreviations
-from alphita_lab.simulated_targets import EVERYDAY, FAR, LENT, NEAR, NO_FINDING, OTHER_NAME, Made, Target
+from alphita_lab.simulated_targets import EVERYDAY, FAR, LENT, NEAR, NO_FINDING, OTHER_NAME, TRANSLATED, Made, Target
 
 # Folds of vocabularies: those of one are answered by what was fitted on the others.
 FOLDS = 4
 EPOCHS = 12
 # How much a string counts for the ranker and for the decision, by its kind; NIL counts by its share of a target.
-RANKER_WEIGHTS = {OTHER_NAME: 3.0, EVERYDAY: 3.0, SYNONYM: 3.0, LENT: 3.0}
+RANKER_WEIGHTS = {OTHER_NAME: 3.0, EVERYDAY: 3.0, SYNONYM: 3.0, LENT: 3.0, TRANSLATED: 3.0}
 DECISION_WEIGHTS = {ITSELF: 0.5, NOISE: 0.5, LENT: 0.1}
 # NIL strings of a target: their share, and of them the parts by kind; the rest are random words.
 NIL_SHARE, NIL_PARTS = 0.2, {NEAR: 0.25, FAR: 0.3, NO_FINDING: 0.4}
@@ -39,7 +39,7 @@ NIL_SHARE, NIL_PARTS = 0.2, {NEAR: 0.25, FAR: 0.3, NO_FINDING: 0.4}
 CLASSIFICATIONS = ("ICD-10-CM",)
 EQUAL = MENTION_NAMES.index("equal_to_a_term")
 # Accepting must keep its error on each of these kinds of strings, and on this share of the targets.
-KINDS = (OTHER_NAME, EVERYDAY, SYNONYM)
+KINDS = (OTHER_NAME, EVERYDAY, SYNONYM, TRANSLATED)
 TARGETS_KEPT = 0.9
 
 
@@ -162,6 +162,8 @@ def threshold(population: Population, outcomes: Any, kind: Kind, error: float) -
     of_kinds = []
     for name in KINDS:
         own = inexact * ((population.kinds == name) & (crossed.outcome != NONE))
+        if not own.any():
+            continue
         of_kinds.append(own + none * own.sum() * NIL_SHARE / (1 - NIL_SHARE) / max(none.sum(), 1e-12))
     found = _least(given, kept, of_kinds, error)
     if found is None:

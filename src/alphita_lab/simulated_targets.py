@@ -35,6 +35,7 @@ from alphita.index.enrichment import Enrichment
 from alphita.index.out_of_scope_names import hashed
 from alphita.index.store import Index, build
 from alphita.mention import axes
+from alphita.mention.short_forms import ENGLISH
 from alphita.mention.words import count_words
 from alphita.terminology import model, reading
 from alphita.terminology.store import Terminology, load_terminology
@@ -49,7 +50,7 @@ LENT_ELSEWHERE, MOST_LENT = 0.05, 600
 SUBSTANCES = ("MeSH", "MeSH, drugs")
 # Letters of a long word.
 LONG = 7
-OTHER_NAME, EVERYDAY, LENT = "other name", "everyday phrase", "lent name"
+OTHER_NAME, EVERYDAY, LENT, TRANSLATED = "other name", "everyday phrase", "lent name", "name in another language"
 NEAR, FAR, NO_FINDING = "near", "far", "no finding"
 # Random words asked; one in so many strings asked is known to be a name elsewhere; shares of names that are written as
 # a product, and of these or with noise; share of products that are misspelt.
@@ -119,6 +120,27 @@ def make(
     index = Index.open(place.with_suffix(".index"))
     left_out = [*_names_left_out(vocabulary, kept, target), *_far(index, given, target.seed)]
     return Made(target, index, _examples(index, asked, left_out, _names_of_none(vocabulary, kept), target))
+
+
+def in_other_languages(one: Made, names: Sequence[tuple[str, str]], languages: Sequence[str]) -> Made:
+    """Return a target that is asked in other languages: names, short forms, and what is no finding.
+
+    Args:
+        names: ids of the vocabulary, each with a name; one that the target lacks is NIL.
+    """
+    index, chance = one.index, random.Random(f"{one.target.name} {languages}")
+    new = index.rows(clean_many([name for _, name in names])) < 0
+    rows = index.concept_rows([identifier for identifier, _ in names])
+    drawn = [*chance.sample(there := np.flatnonzero(new & (rows >= 0)).tolist(), min(MOST_NAMES, len(there)))]
+    drawn += chance.sample(gone := np.flatnonzero(new & (rows < 0)).tolist(), min(2 * MOST_OTHERS, len(gone)))
+    mentions = [noisy(names[row][1], chance) if chance.random() < MISSPELT else names[row][1] for row in drawn]
+    notes = not_findings(one.target.seed, MOST_OTHERS, languages)
+    concepts = np.concatenate([rows[drawn], np.full(len(notes), -1)]).astype(np.int64)
+    nothing = np.full(len(concepts), -1)
+    kinds = [TRANSLATED if rows[row] >= 0 else NEAR for row in drawn] + [NO_FINDING] * len(notes)
+    named = Examples(mentions + notes, concepts, nothing, nothing, kinds)
+    short = examples.short_forms(index, lambda _: True, most=MOST_OTHERS, seed=one.target.seed, languages=languages)
+    return Made(one.target._replace(names="in " + ", ".join(languages)), index, examples.join([named, short]))
 
 
 def _kept(vocabulary: Terminology, target: Target) -> NDArray[np.bool_]:
@@ -210,7 +232,7 @@ def _own_synonyms(vocabulary: Terminology, kept: NDArray[np.bool_]) -> pl.DataFr
     return frame.select("key", "name", id=ids.gather(frame["concept"]), kind=pl.lit(examples.SYNONYM))
 
 
-def not_findings(seed: int, most: int) -> list[str]:
+def not_findings(seed: int, most: int, languages: Sequence[str] = (ENGLISH,)) -> list[str]:
     """Return phrases of notes that name no disease or finding, by the patterns of `not_findings.tsv`."""
     chance = random.Random(f"{seed} not findings")
     patterns: list[str] = []
@@ -218,7 +240,7 @@ def not_findings(seed: int, most: int) -> list[str]:
     for row in textio.packaged(__package__, "not_findings.tsv"):
         if row["kind"].startswith("{"):
             words[row["kind"][1:-1]] = row["pattern"].split("|")
-        else:
+        elif row["language"] in languages:
             patterns.append(row["pattern"])
     made = (
         re.sub(r"{(\w+)}", lambda part: chance.choice(words[part[1]]), chance.choice(patterns)) for _ in range(most)

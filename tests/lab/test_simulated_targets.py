@@ -22,8 +22,10 @@ from alphita_lab.simulated_targets import (
     NEAR,
     NO_FINDING,
     OTHER_NAME,
+    TRANSLATED,
     Made,
     Target,
+    in_other_languages,
     make,
     not_findings,
 )
@@ -177,6 +179,22 @@ def test_notes_that_name_no_finding():
     assert len(set(found)) == len(found) > 250
     assert not any(set(one) & set("{}|") for one in found)
     assert all(one == one.strip() for one in found)
+    others = not_findings(0, 400, ("de", "it"))
+    assert not set(others) & set(found)
+    assert {"Befund folgt", "vive solo"} <= set(others)
+
+
+def test_a_target_is_asked_in_other_languages(tmp_path):
+    (one,) = made(tmp_path, {Target("V", LABELS, 120): (240, 1)})
+    ids = one.index.segment.concepts.column("id").to_pylist()
+    names = [*((identifier, f"schmerz nummer {row}") for row, identifier in enumerate(ids)), ("V:0", "fehlt ganz")]
+    found = in_other_languages(one, [*names, (ids[0], one.index.strings.array[0].as_py())], ("de",)).asked
+    by_kind = {kind: [row for row, other in enumerate(found.kinds) if other == kind] for kind in set(found.kinds)}
+    assert len(by_kind[TRANSLATED]) == len(ids)
+    right = [found.mentions[row] == names[found.concepts[row]][1] for row in by_kind[TRANSLATED]]
+    assert 0.6 < np.mean(right) < 1
+    assert [found.concepts[row] for row in by_kind[NEAR]] == [-1]
+    assert all(found.concepts[row] == -1 for row in by_kind[NO_FINDING])
 
 
 def test_those_are_asked(one):

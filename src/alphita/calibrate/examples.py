@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from alphita.errors import InputError, UsageError, shorten
 from alphita.index.learning import is_held_back
 from alphita.index.segment import Segment
 from alphita.index.store import Index
+from alphita.mention.short_forms import ENGLISH
 from alphita.mention.words import whole_words
 from alphita.terminology.splits import Split
 from alphita.terminology.text import clean, clean_many
@@ -194,6 +195,7 @@ def short_forms(
     most: int,
     seed: int,
     lacking: Mapping[str, int] = MappingProxyType({}),
+    languages: Collection[str] = (ENGLISH,),
 ) -> Examples:
     """Return single short forms, each with a meaning drawn by its shares; many have no concept in this index.
 
@@ -204,7 +206,7 @@ def short_forms(
             tell nothing, as the concept may have another name.
     """
     chance = random.Random(f"{seed} short forms")
-    forms = _by_long_form(index)
+    forms = _by_long_form(index, languages)
     rows = dict(zip(forms, index.rows(list(forms)).tolist(), strict=True))
     concept_of = dict(zip(forms, _of_strings(index, list(forms)).tolist(), strict=True))
     unknown = {long for long, row in rows.items() if row < 0 and long not in lacking}
@@ -240,12 +242,12 @@ def _of_strings(index: Index, cleaned: Sequence[str]) -> NDArray[np.int64]:
     return np.where(rows >= 0, segment.term_concept[segment.offsets[np.maximum(rows, 0)]], -1).astype(np.int64)
 
 
-def _by_long_form(index: Index) -> dict[str, list[tuple[str, float]]]:
+def _by_long_form(index: Index, languages: Collection[str] = (ENGLISH,)) -> dict[str, list[tuple[str, float]]]:
     """Return the short forms of each cleaned long form, with how often they have this meaning."""
     table = index.segment.short_forms
     found: dict[str, list[tuple[str, float]]] = {}
     for row in table.to_pylist() if table is not None else ():
-        if row["language"] in (None, "", "en"):
+        if not row["language"] or row["language"] in languages:
             found.setdefault(clean(row["long"], index.rules), []).append((row["short"], row["share"]))
     return found
 

@@ -169,14 +169,25 @@ class ClinicalAbbreviations:
         return iter(self._forms.values())
 
     def of_language(self, language: str | None) -> list[ShortForms]:
-        """Return the short forms for mentions in a language (BCP-47; None: not given)."""
-        wanted = self._spoken if language is None else {primary(language), ANY}
-        return [self._forms[one] for one in sorted(wanted) if one in self._forms]
+        """Return the short forms for mentions in a language (BCP-47; None: not given, so those of others come last)."""
+        own, others = self._parted(language)
+        return [*own, *others]
 
     def of(self, string: str, language: str | None, *, shouted: bool = False) -> list[Meaning]:
-        """Return the meanings of a string, most likely first; see `ShortForms.of`."""
-        found = [one for forms in self.of_language(language) for one in forms.of(string, shouted=shouted)]
+        """Return the meanings of a string, most likely first; see `ShortForms.of`.
+
+        If no language is given, capitals that mean nothing in the terminology's language are read in the others: "HTA".
+        """
+        own, others = self._parted(language)
+        found = [one for forms in own for one in forms.of(string, shouted=shouted)]
+        if not found and sum(sign.isupper() for sign in string) > 1:
+            found = [one for forms in others for one in forms.of(string, shouted=shouted)]
         return found[:MOST]
+
+    def _parted(self, language: str | None) -> tuple[list[ShortForms], list[ShortForms]]:
+        wanted = self._spoken if language is None else {primary(language), ANY}
+        others = sorted(self._forms.keys() - wanted) if language is None else []
+        return [self._forms[one] for one in sorted(wanted) if one in self._forms], [self._forms[one] for one in others]
 
 
 def _spoken(index: Index) -> frozenset[str]:
