@@ -261,9 +261,11 @@ def _links(
     name = pl.from_arrow(content.concepts.table.column("name").combine_chunks())
     concepts = pl.DataFrame({"concept": np.arange(len(ids), dtype=np.int32), "own_id": ids, "label": name})
     leading = offered.filter("alone").select("key", "source", "id", "first")
-    exact = pl.concat([own.filter("exact"), _of_codes(concepts, offered, own)])
+    entries = _of_codes(concepts, offered, own).with_columns(entry=pl.lit(value=True))
+    exact = pl.concat([own.filter("exact").with_columns(entry=pl.lit(value=False)), entries])
     long = exact.filter(~_are_short(exact["name"]))
-    named = long.join(leading, on="key", how="inner")
+    # An entry leads only to what is called so first: "antra" is no drug.
+    named = long.join(leading, on="key", how="inner").filter(~pl.col("entry") | pl.col("first")).drop("entry")
     named = named.with_columns(
         strength=2 * pl.col("first").cast(pl.Int8) + (pl.col("standing") == 0).cast(pl.Int8)
     ).sort("concept", "strength", descending=[False, True], maintain_order=True)
