@@ -131,8 +131,8 @@ def in_other_languages(one: Made, names: Sequence[tuple[str, str]], languages: S
     index, chance = one.index, random.Random(f"{one.target.name} {languages}")
     new = index.rows(clean_many([name for _, name in names])) < 0
     rows = index.concept_rows([identifier for identifier, _ in names])
-    drawn = [*chance.sample(there := np.flatnonzero(new & (rows >= 0)).tolist(), min(MOST_NAMES, len(there)))]
-    drawn += chance.sample(gone := np.flatnonzero(new & (rows < 0)).tolist(), min(2 * MOST_OTHERS, len(gone)))
+    there, gone = (np.flatnonzero(new & some).tolist() for some in (rows >= 0, rows < 0))
+    drawn = chance.sample(there, min(MOST_NAMES, len(there))) + chance.sample(gone, min(2 * MOST_OTHERS, len(gone)))
     mentions = [noisy(names[row][1], chance) if chance.random() < MISSPELT else names[row][1] for row in drawn]
     notes = not_findings(one.target.seed, MOST_OTHERS, languages)
     concepts = np.concatenate([rows[drawn], np.full(len(notes), -1)]).astype(np.int64)
@@ -255,79 +255,13 @@ class LeftOut(NamedTuple):
     kind: str
 
 
-STRENGTHS = (
-    "{} mg",
-    "{}mg",
-    "{} mcg",
-    "{} mg/ml",
-    "{} ml",
-    "0.{}%",
-    "{} g",
-    "{} units",
-    "{}",
-    "{} mcg/h",
-    "{} mmol",
-    "{}/{} mg",
-)
+# How a drug is ordered, with | between.
+STRENGTHS = "{} mg|{}mg|{} mcg|{} mg/ml|{} ml|0.{}%|{} g|{} units|{}|{} mcg/h|{} mmol|{}/{} mg"
 FORMS = (
-    *(
-        "tab",
-        "tabs",
-        "tablets",
-        "cap",
-        "caps",
-        "inj",
-        "iv",
-        "po",
-        "po bid",
-        "po qd",
-        "daily",
-        "bid",
-        "tds",
-        "q6h",
-        "q4h prn",
-    ),
-    *(
-        "nocte",
-        "mane",
-        "od",
-        "1 tab at night",
-        "2 puffs prn",
-        "inhaler",
-        "neb",
-        "nebs q4h",
-        "eye drops",
-        "1 gtt OU bid",
-    ),
-    *(
-        "cream",
-        "ointment",
-        "patch",
-        "transdermal",
-        "MR",
-        "XR",
-        "SR",
-        "er 24h",
-        "susp",
-        "syrup",
-        "sl prn",
-        "spray",
-        "sc",
-        "im",
-    ),
-    *(
-        "gastro-res",
-        "w/ food",
-        "infusion",
-        "drip",
-        "vial",
-        "amp",
-        "pen",
-        "x 7 days",
-        "as directed",
-        "prn pain",
-        "chewable",
-    ),
+    "tab|tabs|tablets|cap|caps|inj|iv|po|po bid|po qd|daily|bid|tds|q6h|q4h prn|nocte|mane|od|"
+    "1 tab at night|2 puffs prn|inhaler|neb|nebs q4h|eye drops|1 gtt OU bid|cream|ointment|patch|"
+    "transdermal|MR|XR|SR|er 24h|susp|syrup|sl prn|spray|sc|im|gastro-res|w/ food|infusion|drip|vial|amp|"
+    "pen|x 7 days|as directed|prn pain|chewable"
 )
 
 
@@ -335,8 +269,8 @@ def prescribed(name: str, chance: random.Random) -> str:
     """Return a name as it is ordered: "metformin 500 mg tab"."""
     numbers = [chance.choice((1, 2, 5, 10, 20, 25, 40, 50, 75, 100, 250, 500, 850)) for _ in range(2)]
     words = [name]
-    words += [chance.choice(STRENGTHS).format(*numbers)] if chance.random() < 0.8 else []
-    words += [chance.choice(FORMS)] if chance.random() < 0.8 or len(words) == 1 else []
+    words += [chance.choice(STRENGTHS.split("|")).format(*numbers)] if chance.random() < 0.8 else []
+    words += [chance.choice(FORMS.split("|"))] if chance.random() < 0.8 or len(words) == 1 else []
     return " ".join(words)
 
 

@@ -114,6 +114,7 @@ def test_readings(check, string, expected):
         ("norvasc 5-10 mg", "norvasc"),
         ("heart attack (mi)", "heart attack"),
         ("trisomy 21", None),
+        ("sodium chloride", None),
         ("grade 2 ataxia", None),
     ],
 )

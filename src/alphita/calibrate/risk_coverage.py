@@ -224,6 +224,7 @@ class RiskCoverage:
         return cls(**{**record, "rows": tuple(CoverageRow(**row) for row in record["rows"])})
 
     def text(self) -> str:
+        """Return the table as `alphita calibrate` prints it."""
         lines = [
             f"Holds for: {self.population} ({self.n:,} answers), with {100 * self.level:g}% probability",
             f"{'allowed':>8} {'threshold':>10} {'accepted':>9} {'review':>8} {'NIL':>8} {'errors':>7} {'bound':>7}",

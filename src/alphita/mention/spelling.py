@@ -78,9 +78,9 @@ def written_otherwise(string: str, habits: Habits) -> list[tuple[str, str]]:
         name = axes.without_unspecified(string)
         found += [(other, UNSPECIFIED) for other in (*habits.plain.get(name, ()), name) if other not in (string, "")]
     if not habits.products:
-        products = [axes.without_product(string), axes.without_dose(string)]
-        names = dict.fromkeys([*products, *map(axes.without_salt, products)])
-        found += [(name, SHORTENED) for name in names if name not in (string, "")]
+        products = {axes.without_product(string), axes.without_dose(string)} - {string, ""}
+        names = dict.fromkeys(name for product in sorted(products) for name in (product, axes.without_salt(product)))
+        found += [(name, SHORTENED) for name in names]
     if (whole := habits.without_side(string)) is not None:
         found.append((UNILATERAL + whole, SHORTENED))
     if (bare := _BRACKETED.sub("", string)) != string:
