@@ -18,7 +18,7 @@ import alphita
 from alphita import artefact, machine
 from alphita.encoder import resolve as resolving
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.index import choice, sources
+from alphita.index import sources
 from alphita.index.choice import Choice, language_of, languages_of, model_for
 from alphita.index.sources import index_of, located, terminology_of
 from alphita.index.store import Index
@@ -270,6 +270,14 @@ def test_strings_tell_their_language(language):
     assert model_for(["en", "it"]) == model_for(["de-CH"]) == "alphita-multi"
 
 
+@pytest.mark.parametrize("language", sorted({*PHRASES} - {"en"}))
+def test_a_list_that_is_partly_in_another_language_has_that_language(language):
+    english = PHRASES["en"]
+    mixed = english + PHRASES[language][: len(english) // 3]
+    assert language_of(english) == "en"
+    assert model_for(["en", language_of(mixed) or ""]) == "alphita-multi"
+
+
 def test_a_language_of_a_few_names_does_not_count(tmp_path, cache, table):
     for german, spoken in ((1, ["en"]), (6, ["en", "de"]), (60, ["de", "en"])):
         rows = [f"X:{number},sign {number},en\n" for number in range(40)]
@@ -312,4 +320,3 @@ def test_python_s_strings_choose_the_model(cache, table, indexed, kind):
 def test_a_model_that_does_not_come_with_alphita_is_told_how_to_use(cache, table):
     with pytest.raises(UsageError, match=r"mutli'; did you mean 'alphita-multi'.*alphita index SOURCE --model"):
         index_of(table, Choice(model="alphita-mutli"))
-    assert choice.LANGUAGES[0] == choice.ENGLISH

@@ -13,12 +13,13 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from alphita.annotation.spans import Context, Modifier, Place
 from alphita.annotation.tokens import CONJUNCTIONS, Sentence
 from alphita.mention import cues as table
-from alphita.mention.cues import CATEGORIES, CLAUSE, END, LANGUAGES, Category, Rule, Word
+from alphita.mention.cues import CATEGORIES, CLAUSE, END, Category, Rule, Word
+from alphita.terminology.languages import likelihoods
 from alphita.terminology.rules.lexicon import bare
 
 _SIGNS = frozenset("?;:()-+.,")
@@ -194,18 +195,8 @@ def load_rules(path: Path | None = None) -> Rules:
 
 
 def language_of(text: str) -> str:
-    """Return in which of `LANGUAGES` a text is likeliest to be, by its first characters."""
-    return str(_identifier().classify(text[:LOOKED_AT])[0])
-
-
-@functools.cache
-def _identifier() -> Any:  # noqa: ANN401 - py3langid has no types
-    """Return what tells our languages apart: its own, for setting them takes longer than asking."""
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
-    identifier.set_languages(list(LANGUAGES))
-    return identifier
+    """Return in which of `languages.CLINICAL` a text is most likely to be, by its first characters."""
+    return next(iter(likelihoods(text[:LOOKED_AT])))
 
 
 _WORDS = {

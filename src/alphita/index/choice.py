@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,6 +14,7 @@ from alphita.encoder.resolve import DEFAULT, MULTILINGUAL, SHIPPED
 from alphita.errors import UsageError
 from alphita.options import HOW, option
 from alphita.registry import unknown
+from alphita.terminology.languages import CLEARLY, ENGLISH, RECOGNISED, likelihoods, over_english
 from alphita.terminology.text import DEFAULT_RULES, RULES
 
 if TYPE_CHECKING:
@@ -29,11 +31,8 @@ OURS = "Alphita"
 # The source of names that people confirmed in a review.
 REVIEWED = "REVIEWED"
 FOLDER = "models/alphita-names"
-ENGLISH = "en"
-# The languages of alphita-multi, and all languages that are recognised.
-LANGUAGES = (ENGLISH, "it", "de", "fr", "es", "nl", "pt", "cs", "tr", "zh", "ja")
-# A terminology counts as having a language if this share of its names is in it.
-SPOKEN = 0.05
+# A terminology or a list counts as having a language if this share of its names, and so many of a list's, are in it.
+SPOKEN, MIN_CLEAR = 0.05, 3
 # Minimum and maximum distinct strings by which their language is recognised, from the first ones.
 MIN_STRINGS, MAX_STRINGS, LOOKED_AT = 20, 200, 1_000
 # A language other than English must be more likely by this log-likelihood per character: for 20 of HPO's and ICD-9-CM's
@@ -150,14 +149,17 @@ def languages_of(terminology: Terminology) -> list[str]:
 
 
 def language_of(strings: Iterable[str]) -> str | None:
-    """Return the language of most of the first strings, one of `LANGUAGES`; None if they are too few."""
+    """Return the language of the first strings, one of `languages.RECOGNISED`; None if they are too few.
+
+    A list in which some are clearly not English, as in a hospital with two languages, has the language of these.
+    """
     some = list(dict.fromkeys(islice(strings, LOOKED_AT)))[:MAX_STRINGS]
     if len(some) < MIN_STRINGS:
         return None
-    import py3langid
-
-    py3langid.set_languages(list(LANGUAGES))
     text = "\n".join(some)
-    scores = dict(py3langid.rank(text))
-    best = max(LANGUAGES, key=lambda tag: scores[tag])
-    return best if scores[best] - scores[ENGLISH] > SURE * len(text) else ENGLISH
+    scores = likelihoods(text, RECOGNISED)
+    best = next(iter(scores))
+    if scores[best] - scores[ENGLISH] > SURE * len(text):
+        return best
+    clear = Counter(tag for tag, over in (over_english(string, RECOGNISED) for string in some) if over > CLEARLY)
+    return clear.most_common(1)[0][0] if clear.total() >= max(MIN_CLEAR, SPOKEN * len(some)) else ENGLISH

@@ -51,6 +51,16 @@ def words_lacking(names: pl.DataFrame, strings: pa.LargeStringArray) -> list[str
     return [MARK + word for word in lacking.sort().to_list()]
 
 
+class Words:
+    """The words of other vocabularies' names that an index lacks, by the hashes of its out-of-scope names."""
+
+    def __init__(self, elsewhere: NDArray[np.uint64]) -> None:
+        self._elsewhere = elsewhere
+
+    def __contains__(self, word: object) -> bool:
+        return bool(hits([f"{MARK}{word}"], self._elsewhere)[0])
+
+
 def hashed(texts: Sequence[str]) -> NDArray[np.uint64]:
     """Return the hashes of cleaned strings, (n,)."""
     digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)

@@ -27,6 +27,7 @@ from alphita.mention.short_forms import (
     TOKEN,
     ClinicalAbbreviations,
     Meaning,
+    OfLanguages,
     ShortForms,
     inside,
     is_shouted,
@@ -315,13 +316,14 @@ class Abbreviations:
         words = None if context is None else _words(context)
         whole = [source for source in (in_mention, own) if source is not None]
         shouted = is_shouted(stripped)
-        choices = self._choices(stripped, shouted, whole, words, language)
+        clinic = self.clinic.for_mention(stripped, language)
+        choices = self._choices(stripped, shouted, whole, words, language, clinic)
         spans = [_Span(0, len(stripped), choices, " ")] if choices else []
         if not spans:
-            for hit in inside(stripped, [*whole, *self._sources.values(), *self.clinic.of_language(language)]):
+            for hit in inside(stripped, [*whole, *self._sources.values(), *clinic.own, *clinic.others]):
                 rest = f" {clean(stripped[: hit.start])} {clean(stripped[hit.end :])} "
-                words_around = (words or set()) | _words(rest)
-                if choices := self._choices(stripped[hit.start : hit.end], shouted, whole, words_around, language):
+                words_around, short = (words or set()) | _words(rest), stripped[hit.start : hit.end]
+                if choices := self._choices(short, shouted, whole, words_around, language, clinic):
                     spans.append(_Span(hit.start, hit.end, choices, rest))
                     if len(spans) == MAX_SPANS:
                         break
@@ -331,7 +333,13 @@ class Abbreviations:
         return _distinct(found, text)[:MOST]
 
     def _choices(
-        self, string: str, shouted: bool, own: Sequence[ShortForms], words: set[str] | None, language: str | None
+        self,
+        string: str,
+        shouted: bool,
+        own: Sequence[ShortForms],
+        words: set[str] | None,
+        language: str | None,
+        clinic: OfLanguages,
     ) -> list[_Choice]:
         """Return the meanings of a short form, most likely first; `shouted` describes the mention that contains it."""
         for source in own:
@@ -343,7 +351,7 @@ class Abbreviations:
                 if _speaks(meaning.language, language):
                     choices.setdefault(clean(meaning.long), _Choice(meaning, name, False))
         if not any(one.source == "list" for one in choices.values()):
-            for meaning in self.clinic.of(string, language, shouted=shouted):
+            for meaning in clinic.of(string, shouted=shouted):
                 choices.setdefault(clean(meaning.long), _Choice(meaning, "clinic", False))
         if not words or not choices:
             return list(choices.values())

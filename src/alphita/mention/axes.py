@@ -44,7 +44,7 @@ _AMOUNT = re.compile(
 _BARE_NUMBER = re.compile(rf"(?<!\S)(?:{NUMBER})(?!\S)")
 # No number of a type or of a chromosome.
 _LARGE_NUMBER = re.compile(r"(?<!\S)(?:[4-9]\d|[1-9]\d{2,3})$")
-_WORD = re.compile(r"[^\W_]+")
+_WORD, _DIGIT = re.compile(r"[^\W_]+"), re.compile(r"\d")
 _PRODUCT_AXES = ("dose_form", "route", "frequency", "release")
 
 
@@ -162,12 +162,14 @@ def without_status(string: str) -> str:
 
 def without_product(string: str) -> str:
     """Return a cleaned string without strength, form, route and frequency: "metoprolol" of "metoprolol 50 mg tab"."""
-    left = _AMOUNT.sub(" ", string)
+    left = _AMOUNT.sub(" ", string) if _DIGIT.search(string) else string
     return _without(left, _product_lexicon().find_at) if left != string or _names_form(string) else string
 
 
 def without_dose(string: str) -> str:
     """Return the same without a strength that has no unit, too: "furosemide 40 po bid", "metformin 850"."""
+    if not _DIGIT.search(string):
+        return string
     is_ordered = bool(_product_lexicon().find_at(read(string)))
     left = (_BARE_NUMBER if is_ordered else _LARGE_NUMBER).sub(" ", _AMOUNT.sub(" ", string))
     return _without(left, _product_lexicon().find_at) if left != string else string

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from alphita.index.lookup import MAX_ENCODED_CHARACTERS, WHOLE, View
+from alphita.index.out_of_scope_names import Words
 from alphita.index.store import Index
 from alphita.mention import assertion, axes
 from alphita.mention.abbreviations import Abbreviations, Expansion
@@ -157,7 +158,8 @@ class MentionReader:
     @functools.cached_property
     def _speller(self) -> Speller:
         strings = self.index.strings.array
-        return Speller(strings, self.habits, common_words(self.index.model_path), english_words())
+        elsewhere = Words(self.index.segment.elsewhere)
+        return Speller(strings, self.habits, common_words(self.index.model_path), english_words(), elsewhere)
 
     @functools.cached_property
     def habits(self) -> Habits:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from alphita import textio
 from alphita.errors import InputError
 from alphita.mention.schwartz_hearst import singular
-from alphita.terminology.languages import primary
+from alphita.terminology.languages import ENGLISH, over_english, primary
 from alphita.terminology.rules import lexicon
 from alphita.terminology.text import DEFAULT_RULES, clean
 
@@ -136,13 +136,30 @@ def _matches(short: str, string: str, shouted: bool) -> bool:
     return (short == string and not shouted) if is_common else True
 
 
-ENGLISH = "en"
 # The language code of short forms that apply to every language: those of external names.
 ANY = ""
 # Maximum meanings of one short form that are looked up.
 MOST = 4
 # Shares are counted in multiples of 1 / this; meanings that the terminology has precede all others.
 PARTS = 1_000
+
+
+# By this log-likelihood a mention must be likelier in another language than in English.
+PROBABLY = 6.0
+
+
+class OfLanguages(NamedTuple):
+    """The short forms for one mention: those of its languages, and those of others, read in capitals only: "HTA"."""
+
+    own: list[ShortForms]
+    others: list[ShortForms]
+
+    def of(self, string: str, *, shouted: bool = False) -> list[Meaning]:
+        """Return the meanings of a string, most likely first, at most `MOST`; see `ShortForms.of`."""
+        found = [one for forms in self.own for one in forms.of(string, shouted=shouted)]
+        if not found and sum(sign.isupper() for sign in string) > 1:
+            found = [one for forms in self.others for one in forms.of(string, shouted=shouted)]
+        return found[:MOST]
 
 
 class ClinicalAbbreviations:
@@ -168,26 +185,23 @@ class ClinicalAbbreviations:
         """Yield the short forms of each language."""
         return iter(self._forms.values())
 
-    def of_language(self, language: str | None) -> list[ShortForms]:
-        """Return the short forms for mentions in a language (BCP-47; None: not given, so those of others come last)."""
-        own, others = self._parted(language)
-        return [*own, *others]
+    def for_mention(self, text: str, language: str | None) -> OfLanguages:
+        """Return the short forms in the language of a mention (BCP-47).
 
-    def of(self, string: str, language: str | None, *, shouted: bool = False) -> list[Meaning]:
-        """Return the meanings of a string, most likely first; see `ShortForms.of`.
-
-        If no language is given, capitals that mean nothing in the terminology's language are read in the others: "HTA".
+        If it is not given, it is the likeliest by the mention's words, then the terminology's.
         """
-        own, others = self._parted(language)
-        found = [one for forms in own for one in forms.of(string, shouted=shouted)]
-        if not found and sum(sign.isupper() for sign in string) > 1:
-            found = [one for forms in others for one in forms.of(string, shouted=shouted)]
-        return found[:MOST]
-
-    def _parted(self, language: str | None) -> tuple[list[ShortForms], list[ShortForms]]:
-        wanted = self._spoken if language is None else {primary(language), ANY}
-        others = sorted(self._forms.keys() - wanted) if language is None else []
-        return [self._forms[one] for one in sorted(wanted) if one in self._forms], [self._forms[one] for one in others]
+        if language is not None:
+            wanted = [ANY, primary(language)]
+            return OfLanguages([self._forms[tag] for tag in wanted if tag in self._forms], [])
+        tags = sorted(self._spoken & self._forms.keys())
+        foreign = sorted(self._forms.keys() - self._spoken)
+        tokens = TOKEN.findall(text.lower()) if foreign else []
+        if any(not self._forms[tag].first_tokens.isdisjoint(tokens) for tag in foreign):
+            guessed, over = over_english(text)
+            if over > PROBABLY and guessed in foreign:
+                tags.insert(0, guessed)
+                foreign.remove(guessed)
+        return OfLanguages([self._forms[tag] for tag in tags], [self._forms[tag] for tag in foreign])
 
 
 def _spoken(index: Index) -> frozenset[str]:

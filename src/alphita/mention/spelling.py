@@ -127,12 +127,17 @@ class Speller:
     """Finds other readings of mentions, with the words of one index."""
 
     def __init__(
-        self, strings: pa.LargeStringArray, habits: Habits, others: Iterable[str] = (), dictionary: Container[str] = ()
+        self,
+        strings: pa.LargeStringArray,
+        habits: Habits,
+        others: Iterable[str] = (),
+        dictionary: Container[str] = (),
+        elsewhere: Container[str] = (),
     ) -> None:
         self._counts = count_words(strings)
         self.habits = habits
         self._others = frozenset(others)
-        self._dictionary = dictionary
+        self._dictionary, self._elsewhere = dictionary, elsewhere
         self._words = [word for word in self._counts if _is_spelt(word) and len(word) >= SHORTEST - 1]
         self._ngrams: ngrams.Ngrams | None = None
         # Replaced, not cleared, when it is full: another thread may be reading it.
@@ -227,6 +232,8 @@ class Speller:
         for place, (word, some) in enumerate(zip(words, rows.tolist(), strict=True)):
             allowed = 2 if len(word) >= TWO_SLIPS_FROM else 1
             away = without[place] if without is not None else NOTHING
+            # "Lantus" is no misspelling of "Lanvis", even in a list without insulins.
+            is_word = not is_misspelt and (word in self._dictionary or word in self._elsewhere)
             best: tuple[float, str] | None = None
             for row in some:
                 if row < 0:
@@ -238,7 +245,7 @@ class Speller:
                 slips = OSA.distance(word, other, score_cutoff=allowed)
                 if slips > allowed or opposite(word, other):
                     continue
-                if not is_misspelt and word in self._dictionary and not is_form(word, other):
+                if is_word and not is_form(word, other):
                     continue
                 # A wrong first letter is rare.
                 cost = slips + 0.5 * (word[0] != other[0]) - BY_COUNT * float(np.log(count))

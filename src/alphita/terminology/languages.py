@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
@@ -20,6 +20,13 @@ _TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 # Set aside by ISO 639-2 for private use, from "qaa" to "qtz".
 _PRIVATE = re.compile(r"q[a-t][a-z]")
 UNKNOWN = "unknown language; wanted is a BCP-47 tag such as en, fr or pt-BR"
+ENGLISH = "en"
+# Languages in which clinical texts and their short forms are read.
+CLINICAL = (ENGLISH, "it", "de", "fr", "es")
+# The languages of alphita-multi, and all languages that are recognised.
+RECOGNISED = (*CLINICAL, "nl", "pt", "cs", "tr", "zh", "ja")
+# By this log-likelihood another language must exceed English: at most 2 of 100 English names do, and of others a half.
+CLEARLY = 15.0
 
 
 @dataclass(frozen=True)
@@ -111,3 +118,25 @@ def by_tag(tags: Iterable[str], weights: Mapping[str, float]) -> dict[str, float
         tag: max((language for language in weights if speaks(tag, language)), key=len, default=None) for tag in tags
     }
     return {tag: weights[language] for tag, language in nearest.items() if language is not None}
+
+
+def likelihoods(text: str, languages: tuple[str, ...] = CLINICAL) -> dict[str, float]:
+    """Return the log-likelihood of a text in each of some languages, most likely first."""
+    return {str(tag): float(value) for tag, value in _identifier(languages).rank(text)}
+
+
+def over_english(text: str, languages: tuple[str, ...] = CLINICAL) -> tuple[str, float]:
+    """Return the most likely language of a text, and by what log-likelihood it exceeds English (0: it is English)."""
+    found = likelihoods(text.lower(), languages)
+    best = next(iter(found))
+    return best, found[best] - found[ENGLISH]
+
+
+@functools.cache
+def _identifier(languages: tuple[str, ...]) -> Any:  # noqa: ANN401 - py3langid has no types
+    """Return what distinguishes some languages: one each, because setting them takes longer than a question."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    identifier.set_languages(list(languages))
+    return identifier

@@ -34,7 +34,10 @@ ROWS = [
     ("b/l", "bilateral", 0.9, "en", None),
     ("c/o", "complains of", 0.9, "en", None),
     ("UTI", "urinary tract infection", 0.9, "en", None),
+    ("dx", "diagnosis", 0.9, "en", None),
     ("IRC", "insufficienza renale cronica", 0.9, "it", "chronic kidney disease"),
+    ("dx", "destra", 0.9, "it", "right"),
+    ("FA", "fibrillation auriculaire", 0.9, "fr", "atrial fibrillation"),
 ]
 
 
@@ -85,6 +88,13 @@ def test_those_of_another_language_are_for_mentions_of_that_language_or_of_none(
     assert set(read(index, "IRC", "it")) == {"insufficienza renale cronica", "chronic kidney disease"}
     assert read(index, "IRC", "it-CH") != []
     assert read(index, "SOB", "it") == []
+
+
+def test_the_words_of_a_mention_tell_in_which_language_its_short_forms_are(index):
+    assert read(index, "frattura della caviglia dx")[0] == "frattura della caviglia destra"
+    assert read(index, "knee pain dx")[0] == "knee pain diagnosis"
+    assert read(index, "frattura della caviglia dx", "en") == ["frattura della caviglia diagnosis"]
+    assert read(index, "fa paroxystique")[0] == "fibrillation auriculaire paroxystique"
 
 
 def test_a_users_list_goes_before_the_clinics(index, tmp_path):

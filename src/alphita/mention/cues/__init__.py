@@ -16,12 +16,12 @@ from typing import Literal, NamedTuple, get_args
 
 from alphita import textio
 from alphita.errors import InputError
+from alphita.terminology import languages
 from alphita.terminology.rules.lexicon import bare
 from alphita.terminology.text import clean
 
 Category = Literal["negated", "possible", "family", "historical", "hypothetical"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
-LANGUAGES = ("en", "it", "de", "fr", "es")
 FIELDS = ("phrase", "category", "direction", "reach")
 PSEUDO, END, CLAUSE = "pseudo", "end", "clause"
 OTHERS = (PSEUDO, END, CLAUSE)
@@ -89,7 +89,7 @@ def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
             yield "", *rule
         return
     folder = importlib.resources.files(__package__)
-    for language in LANGUAGES:
+    for language in languages.CLINICAL:
         name = f"cues_{language}.tsv"
         for rule in _parsed(folder.joinpath(name).read_text(encoding="utf-8"), name):
             yield language, *rule
