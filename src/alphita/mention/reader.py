@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from alphita.mention import assertion, axes
 from alphita.mention.abbreviations import Abbreviations, Expansion
 from alphita.mention.axes import Habits, habits_of
 from alphita.mention.laboratory import Laboratory
+from alphita.mention.products import Products
 from alphita.mention.spelling import (
     ABBREVIATION,
     SPELLING,
@@ -86,6 +89,7 @@ class MentionReader:
         """Read mentions, each with its context and language."""
         cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         readings = self._readings(mentions, cleaned, contexts, languages, view)
+        self._read_orders(cleaned, readings, view)
         of_values = self._read_laboratory(cleaned, readings, view) | self._without_finding(cleaned)
         doubts = self._doubts([string[:MAX_ENCODED_CHARACTERS] for string in cleaned], readings)
         return [
@@ -202,6 +206,27 @@ class MentionReader:
         for row in values:
             readings[row] = tuple(reading for other, reading in named if other == row)
         return {row: value.doubt for row, value in values.items() if value.doubt}
+
+    def _read_orders(self, cleaned: Sequence[str], readings: list[tuple[Reading, ...]], view: View) -> None:
+        """Replace the readings of orders of drugs by the products that they lead to, if the index has products."""
+        if not (self.respell and self.habits.products):
+            return
+        with self._making:
+            products = self._products
+        if not products.is_list:
+            return
+        orders = [row for row, known in enumerate(self.index.rows(cleaned).tolist()) if known < 0]
+        named = [
+            (row, reading)
+            for row in orders
+            for reading in products.readings([cleaned[row], *(one.string for one in readings[row])])
+        ]
+        for row, some in itertools.groupby(self._indexed(named, view), key=itemgetter(0)):
+            readings[row] = tuple(reading for _, reading in some)
+
+    @functools.cached_property
+    def _products(self) -> Products:
+        return Products(self.index)
 
     def _without_finding(self, cleaned: Sequence[str]) -> dict[int, str]:
         """Flag placeholder mentions such as "n/a", unless a term has this name."""
