@@ -27,8 +27,22 @@ CODES = {
     "A00.90": ("Cholera, unspecified", "A00.9"),
     "A01": ("Typhoid", None),
     "A01.0": ("Paratyphoid, unspecified", "A01"),
+    "B02": ("Zoster [herpes zoster]", None),
+    "B02.2": ("Zoster with other nervous system involvement", "B02"),
+    "B02.9": ("Zoster without complications", "B02"),
+    "S93": ("Sprain of ankle", None),
+    "S93.1": ("Sprain of unspecified ligament of right ankle", "S93"),
+    "S93.2": ("Sprain of unspecified ligament of left ankle", "S93"),
+    "S93.9": ("Sprain of unspecified ligament of unspecified ankle", "S93"),
 }
-ANSWERS = {"J18": "J18.9", "E10": "E10.9", "A00": "A00.90", "A00.9": "A00.90", "J09-J18": None}
+ANSWERS = {"J18": "J18.9", "E10": "E10.9", "A00": "A00.90", "A00.9": "A00.90", "J09-J18": None, "B02": "B02.9"}
+ANSWERS |= {"S93": "S93.9"}
+SIDED = {
+    "ankle sprain": "S93.9",
+    "ankle sprain, right": "S93.1",
+    "left ankle sprain": "S93.2",
+    "sprain of the ankles": "S93.9",
+}
 
 
 class Classification(SmallTerminology):
@@ -52,7 +66,7 @@ def test_a_heading_leads_to_its_code_for_what_is_known_no_further(tmp_path, back
     codes = dict(reversed(CODES.items())) if backwards else CODES
     index = build(Classification(codes), ENCODER, tmp_path / "x.index")
     ids = [one.partition(":")[2] for one in index.segment.concepts.column("id").to_pylist()]
-    found = assigned_concepts(index.segment).tolist()
+    found = assigned_concepts(index.segment)[0].tolist()
     assert dict(zip(ids, [None if row < 0 else ids[row] for row in found], strict=True)) == {
         code: ANSWERS.get(code, code) for code in codes
     }
@@ -69,8 +83,23 @@ def test_a_heading_leads_to_its_code_for_what_is_known_no_further(tmp_path, back
 
 
 def test_elsewhere_every_concept_is_its_own(tmp_path):
-    plain = {code: (name.partition(",")[0].partition(" with")[0], parent) for code, (name, parent) in CODES.items()}
+    plain = {
+        code: (name.partition(",")[0].partition(" with")[0].replace("unspecified ", ""), parent)
+        for code, (name, parent) in CODES.items()
+    }
     assert assigned_concepts(build(Classification(plain), ENCODER, tmp_path / "plain.index").segment) is None
     flat = SmallTerminology([(f"ICD10CM:{code}", name, "exact") for code, (name, _) in CODES.items()])
     found = assigned_concepts(build(flat, ENCODER, tmp_path / "flat.index").segment)
-    assert found.tolist() == [-1, *range(1, len(CODES))]
+    assert found[0].tolist() == [-1, *range(1, len(CODES))]
+
+
+def test_where_a_side_is_said_the_code_of_that_side_answers_if_there_is_one(tmp_path):
+    index = build(Classification(CODES), ENCODER, tmp_path / "x.index")
+    ids = [one.partition(":")[2] for one in index.segment.concepts.column("id").to_pylist()]
+    pipeline = Pipeline(index, lambda: ENCODER, respell=True)
+    questions, _ = pipeline.ask([*SIDED, "bilateral ankle sprain"])
+    table = pipeline.candidates(questions, featured=False).table
+    for request, code in enumerate([*SIDED.values(), "S93.9"]):
+        named = {ids[row] for row in table.concept[table.offsets[request] : table.offsets[request + 1]].tolist()}
+        assert code in named
+        assert code == "S93.9" or "S93.9" not in named

@@ -7,8 +7,8 @@ a query; several requests may share one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,11 @@ from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.mention import axes
 from alphita.registry import unknown
 from alphita.terminology.languages import primary
+from alphita.terminology.rules import sets
 from alphita.terminology.text import clean_many, plain_words
+
+if TYPE_CHECKING:
+    from alphita.mention.reader import Mention
 
 Float32 = NDArray[np.float32]
 # Number of concepts that are kept per request, the most similar ones.
@@ -98,6 +102,7 @@ def collect(
     hidden_concepts: NDArray[np.int64] | None = None,
     allowed: NDArray[np.bool_] | None = None,
     assigned: NDArray[np.int64] | None = None,
+    sides: NDArray[np.int64] | None = None,
     most: int = MAX_CONCEPTS,
 ) -> CandidateTable:
     """Collect the candidates of each request, as distinct concepts.
@@ -105,7 +110,8 @@ def collect(
     Args:
         hidden_concepts: (n,) the hidden concept of each request.
         allowed: (n_terms,) the terms that can match.
-        assigned: (n_concepts,) see `assigned_concepts`.
+        assigned: (4, n_concepts) see `assigned_concepts`.
+        sides: (n,) the row of `assigned` for each request, see `SIDES`.
     """
     n = len(requests.offsets) - 1
     starts = np.searchsorted(pairs.query, requests.query)
@@ -119,7 +125,7 @@ def collect(
     pair, link, request, string = (np.repeat(values, named) for values in (pair, link, request, string))
     concept = segment.term_concept[term].astype(np.int64)
     if assigned is not None:
-        concept = assigned[concept]
+        concept = assigned[0 if sides is None else sides[request], concept]
     if hidden_concepts is not None or allowed is not None or assigned is not None:
         kept = (concept >= 0) if allowed is None else allowed[term] & (concept >= 0)
         if hidden_concepts is not None:
@@ -164,6 +170,10 @@ def collect(
 
 # A range of codes: "E08-E13".
 _RANGE = r":[A-Z]?\d\w*(\.\w+)?-[A-Z]?\d\w*(\.\w+)?$"
+# What a heading has behind its name: "Zoster [herpes zoster]".
+_HEADING_EXTRA = re.compile(r", not elsewhere classified$| \[[^\[\]]+\]$")
+# The sides that a mention may say, and how names say them.
+SIDES = {sets.LEFT: "left", sets.RIGHT: "right", sets.BOTH: "bilateral"}
 # A heading may lead to a heading.
 LEVELS = 5
 _NOT_SPECIFIED = re.compile(r"unspecified|not specified|\bnos\b")
@@ -171,10 +181,14 @@ _OPEN = rf"{_NOT_SPECIFIED.pattern}|unspec|not otherwise|without"
 
 
 def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
-    """Return the concept that is the answer where each is named, (n_concepts,); None where each is its own.
+    """Return the concept that is the answer where each is named, by the side that is said; None where each is its own.
 
     A classification assigns no heading if there is a code for "no more is known" below it: not "pneumonia, unspecified
-    organism" (J18), but J18.9; and never a range of codes (-1).
+    organism" (J18), but J18.9; never a range of codes (-1); and where a side is said, not "sprain of unspecified ankle"
+    but that of the right one, if it has it.
+
+    Returns:
+        (4, n_concepts) int64: without a side, and for those of `SIDES`.
     """
     if segment.parents is None or segment.parent_offsets is None or not axes.has_residual(segment.strings.array):
         return None
@@ -192,7 +206,28 @@ def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
     for _ in range(LEVELS):
         found = found[found]
     ranges = pc.match_substring_regex(segment.concepts.column("id"), _RANGE).to_numpy(zero_copy_only=False)
-    return np.where(np.asarray(ranges, bool), -1, found)
+    found = np.where(np.asarray(ranges, bool), -1, found)
+    return np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(names))])
+
+
+def _sided(names: Sequence[str]) -> list[NDArray[np.int64]]:
+    """Return, for each of `SIDES`, the concept of that side for each whose name leaves the side unspecified."""
+    known = {name: concept for concept, name in enumerate(names)}
+    found = [np.arange(len(names)) for _ in SIDES]
+    for concept, name in enumerate(names):
+        before, said, of = f" {name}".rpartition(" unspecified ")
+        for place, side in enumerate(SIDES.values() if said else ()):
+            found[place][concept] = known.get(f"{before} {side} {of}".strip(), concept)
+    return found
+
+
+def sides_of(mentions: Iterable[Mention]) -> NDArray[np.int64]:
+    """Return the row of `assigned_concepts` for each mention: the side that it or a reading of it names, else 0."""
+    rows = []
+    for mention in mentions:
+        said = {sets.side(string) for string in (mention.string, *(one.string for one in mention.readings))} - {0}
+        rows.append([*SIDES].index(said.pop()) + 1 if len(said) == 1 and said <= {*SIDES} else 0)
+    return np.array(rows, np.int64)
 
 
 def _unspecified(heading: int, children: Sequence[int], names: Sequence[str]) -> int:
@@ -200,7 +235,7 @@ def _unspecified(heading: int, children: Sequence[int], names: Sequence[str]) ->
 
     It has the heading's name, or all its words, says what is unspecified, and adds nothing before and least after it.
     """
-    name = axes.without_unspecified(names[heading].removesuffix(", not elsewhere classified"))
+    name = _HEADING_EXTRA.sub("", axes.without_unspecified(names[heading]))
     plain = [
         one for one in children if name in (axes.without_residual(names[one]), axes.without_unspecified(names[one]))
     ]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.answer.candidates import MAX_CONCEPTS, CandidateTable, assigned_concepts, collect, requests_of
+from alphita.answer.candidates import MAX_CONCEPTS, CandidateTable, assigned_concepts, collect, requests_of, sides_of
 from alphita.answer.features import Asked, Cosines, Definitions, Features, Featurizer
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import WHOLE, How, View
@@ -135,6 +135,7 @@ class Pipeline:
             hidden_concepts=view.concepts,
             allowed=self.allowed,
             assigned=self.assigned,
+            sides=None if self.assigned is None else sides_of(questions.mentions),
             most=most,
         )
         features = None
@@ -151,7 +152,9 @@ class Pipeline:
 
     @functools.cached_property
     def _featurizer(self) -> Featurizer:
-        return Featurizer(self.index, self.definitions, self.cosines, self.assigned)
+        return Featurizer(
+            self.index, self.definitions, self.cosines, None if self.assigned is None else self.assigned[0]
+        )
 
 
 def questions_of(mentions: Sequence[Mention]) -> tuple[Questions, list[int]]:

@@ -74,7 +74,7 @@ def _seen(pipeline: Pipeline, some: Examples) -> Seen:
     assert features is not None
     table = scored.table
     if pipeline.assigned is not None:
-        some = some._replace(concepts=np.where(some.concepts < 0, some.concepts, pipeline.assigned[some.concepts]))
+        some = some._replace(concepts=np.where(some.concepts < 0, some.concepts, pipeline.assigned[0, some.concepts]))
     right = table.concept == some.concepts[table.request]
     nil = some.concepts < 0
     weight = np.where(np.isin(some.kinds, (SYNONYM, LABELLED)), WEIGHT, 1.0)
