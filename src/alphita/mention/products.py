@@ -26,7 +26,8 @@ from alphita.terminology.rules.lexicon import Lexicon, joined, read
 from alphita.terminology.rules.quantities import NAMES, NUMBER, fraction, in_base_unit
 from alphita.terminology.text import clean_many
 
-ORIGIN = "order"
+# A product that agrees with all of an order, and what is broader than the order.
+ORIGIN, BROADER = "order", "broader than the order"
 # A terminology with fewer names of products than this is no list of products.
 MIN_PRODUCTS = 50
 # Letters of a word that may stand for a longer one: "amox/clav", "metoprolol succ".
@@ -266,39 +267,49 @@ class Products:
                 self._by_brand.setdefault(product.brand, set()).add(key)
         self._ingredients = dict.fromkeys(name for key in self._by_ingredients for name in key)
         self._types = self._usual_types(products)
+        self._stems = {name.partition(" ")[0] for name in self._ingredients}
         self._words: dict[str, list[str]] = {}
         for name in self._ingredients:
             for word in _WORD.findall(name):
                 self._words.setdefault(word[:MIN_PREFIX], []).append(name)
 
+    def is_brand(self, mention: str) -> bool:
+        """Tell whether a cleaned mention is a brand, which may be a name of its own without being an answer."""
+        return mention in self._by_brand
+
     def readings(self, mentions: Iterable[str]) -> tuple[Reading, ...]:
         """Return the products that the first of some cleaned readings of a mention leads to, the best first."""
         for mention in mentions:
-            order = order_of(mention)
-            if names := self._names(order):
+            # "Epi-Pen" is EpiPen.
+            first, second, *rest = (*mention.split(), "", "")
+            is_brand = bool(second) and first + second in self._by_brand
+            order = order_of(" ".join([first + second, *rest]) if is_brand else mention)
+            if found := self._found(order):
                 return tuple(
-                    Reading(name, ABBREVIATION, place == 0, 1 / (1 + place), ORIGIN) for place, name in enumerate(names)
+                    Reading(name, ABBREVIATION, place == 0, 1 / (1 + place), ORIGIN if whole else BROADER)
+                    for place, (name, whole) in enumerate(found.items())
                 )
         return ()
 
-    def _names(self, order: Order) -> list[str]:
+    def _found(self, order: Order) -> dict[str, bool]:
+        """Return the names that an order leads to, the best first, and whether each says all that it does."""
         if not order.name:
-            return []
+            return {}
         found = self._resolved(order.name)
         if not (order.strengths or order.form):
-            # A brand of one form alone says the form.
-            forms = [product.name for key, brand in found for product in self._of_brand(key, brand)]
-            return forms if len(forms) == 1 else []
+            return next((self._of_brand(key, brand) for key, brand in found if brand), {})
         for ingredients, brand in found:
             if names := self._of(order, ingredients, brand):
                 return names
-        return [order.name] if not found and self._is_drug(order.name) else []
+        return {order.name: False} if not found and self._is_drug(order.name) else {}
 
-    def _of_brand(self, key: frozenset[str], brand: str) -> list[Product]:
-        products = self._by_ingredients[key] if brand else []
-        return [product for product in products if product.brand == brand and not product.strengths]
+    def _of_brand(self, key: frozenset[str], brand: str) -> dict[str, bool]:
+        """Return what a brand alone means: its form, if it has only one, else its ingredients."""
+        own = [one for one in self._by_ingredients[key] if one.brand == brand and not one.strengths]
+        forms = [one.name for one in sorted(own, key=lambda one: _forms().rank(one.form))]
+        return dict.fromkeys(forms if len(forms) == 1 else [" / ".join(sorted(key)), *forms], len(forms) == 1)
 
-    def _of(self, order: Order, ingredients: frozenset[str], brand: str) -> list[str]:
+    def _of(self, order: Order, ingredients: frozenset[str], brand: str) -> dict[str, bool]:
         """Return the names of the products that agree with an order, or of what is broader."""
         scored = []
         for product in self._by_ingredients.get(ingredients, ()):
@@ -309,17 +320,11 @@ class Products:
                 continue
             said = bool(order.strengths) == bool(product.strengths)
             unsaid = (product.form & ~order.form).bit_count()
-            rank = (
-                not said,
-                -agreement,
-                product.form == 0,
-                product.brand != brand,
-                _forms().rank(product.form),
-                unsaid,
-            )
-            scored.append((rank, len(product.name), product.name))
-        names = [name for *_, name in sorted(scored)][:MAX_PRODUCTS]
-        return names or ([*ingredients] if len(ingredients) == 1 else [])
+            closeness = (not said, -agreement, product.form == 0, product.brand != brand)
+            whole = said and bool(product.form) >= bool(order.form)
+            scored.append((closeness, _forms().rank(product.form), unsaid, len(product.name), product.name, whole))
+        names = {name: whole for *_, name, whole in sorted(scored)[:MAX_PRODUCTS]}
+        return names or (dict.fromkeys(ingredients, False) if len(ingredients) == 1 else {})
 
     @functools.lru_cache(maxsize=lexicon.REMEMBERED)  # noqa: B019 - as long as the index
     def _resolved(self, name: str) -> tuple[tuple[frozenset[str], str], ...]:
@@ -349,6 +354,10 @@ class Products:
         for other in self._synonyms(name):
             if other in self._ingredients:
                 return other
+        for salt in lexicon.words("salt"):
+            stem = name.removesuffix(salt.removesuffix("e")).removesuffix(salt)
+            if stem != name and stem.isalpha() and stem in self._stems:
+                name = f"{stem} {salt}"
         words = _WORD.findall(name)
         if not words or min(map(len, words)) < MIN_PREFIX:
             return None

@@ -215,7 +215,8 @@ class MentionReader:
             products = self._products
         if not products.is_list:
             return
-        orders = [row for row, known in enumerate(self.index.rows(cleaned).tolist()) if known < 0]
+        known = self.index.rows(cleaned) >= 0
+        orders = [row for row, string in enumerate(cleaned) if not known[row] or products.is_brand(string)]
         named = [
             (row, reading)
             for row in orders
