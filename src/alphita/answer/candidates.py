@@ -168,8 +168,8 @@ def collect(
     return table.take(np.sort(best[place < most]))
 
 
-# A range of codes: "E08-E13".
-_RANGE = r":[A-Z]?\d\w*(\.\w+)?-[A-Z]?\d\w*(\.\w+)?$"
+# A range of codes: "E08-E13"; its ends are equally long, unlike those of LOINC's "2951-2".
+_RANGE = r":[A-Z]?\d\w+(\.\w+)?-[A-Z]?\d\w+(\.\w+)?$"
 # What a heading has behind its name: "Zoster [herpes zoster]".
 _HEADING_EXTRA = re.compile(r", not elsewhere classified$| \[[^\[\]]+\]$")
 # The sides that a mention may say, and how names say them.
@@ -205,19 +205,23 @@ def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
         found[parent] = _unspecified(parent, some, names)
     for _ in range(LEVELS):
         found = found[found]
-    ranges = pc.match_substring_regex(segment.concepts.column("id"), _RANGE).to_numpy(zero_copy_only=False)
-    found = np.where(np.asarray(ranges, bool), -1, found)
-    return np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(names))])
+    ids = segment.concepts.column("id")
+    for place in np.flatnonzero(pc.match_substring_regex(ids, _RANGE).to_numpy(zero_copy_only=False)).tolist():
+        first, last = ids[place].as_py().rpartition(":")[2].split("-")
+        if len(first) == len(last):
+            found[place] = -1
+    prefixes = [one.partition(":")[0] for one in ids.to_pylist()]
+    return np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(prefixes, names))])
 
 
-def _sided(names: Sequence[str]) -> list[NDArray[np.int64]]:
+def _sided(prefixes: Sequence[str], names: Sequence[str]) -> list[NDArray[np.int64]]:
     """Return, for each of `SIDES`, the concept of that side for each whose name leaves the side unspecified."""
-    known = {name: concept for concept, name in enumerate(names)}
+    known = {key: concept for concept, key in enumerate(zip(prefixes, names, strict=True))}
     found = [np.arange(len(names)) for _ in SIDES]
-    for concept, name in enumerate(names):
+    for concept, (prefix, name) in enumerate(zip(prefixes, names, strict=True)):
         before, said, of = f" {name}".rpartition(" unspecified ")
         for place, side in enumerate(SIDES.values() if said else ()):
-            found[place][concept] = known.get(f"{before} {side} {of}".strip(), concept)
+            found[place][concept] = known.get((prefix, f"{before} {side} {of}".strip()), concept)
     return found
 
 
