@@ -25,6 +25,7 @@ from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method, Relation
 from alphita.mention.assertion import ONE_SIDE, SAYS_NOTHING, SHARED_CODE, STATUS_APART, TOP, doubt_of
 from alphita.mention.laboratory import ORIGIN as LABORATORY
+from alphita.mention.laboratory_tests import ORIGIN as LABORATORY_TEST
 from alphita.mention.reader import Mention
 from alphita.mention.spelling import ABBREVIATION as EXPANDED
 from alphita.mention.spelling import SHORTENED, SPELLING, Reading, shortened
@@ -73,6 +74,7 @@ ORIGINS = {
     "list": "from your list",
     "clinic": "from the clinic's short forms",
     LABORATORY: "as laboratories say it",
+    LABORATORY_TEST: "the test of this component",
 }
 
 
@@ -353,6 +355,8 @@ class ResultBuilder:
 
     def _contradictions(self, scored: Scored, row: int, term: str) -> tuple[str, ...]:
         features, table = scored.features, scored.table
+        if axes := scored.conflicts.get(row):
+            return axes
         if features is not None and features.candidates[row, COLUMN["contradictions"]]:
             query = scored.queries[int(table.query[row])][:MAX_ENCODED_CHARACTERS]
             return tuple(one.text for one in explain_pair(query, term))

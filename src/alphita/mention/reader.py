@@ -15,7 +15,9 @@ from alphita.index.store import Index
 from alphita.mention import assertion, axes
 from alphita.mention.abbreviations import Abbreviations, Expansion
 from alphita.mention.axes import Habits, habits_of
+from alphita.mention import laboratory_tests
 from alphita.mention.laboratory import Laboratory
+from alphita.mention.laboratory_tests import LaboratoryTests, Test
 from alphita.mention.spelling import (
     ABBREVIATION,
     SPELLING,
@@ -49,6 +51,7 @@ class Mention:
         doubt: why no answer to it is accepted without review, a text with a label; "" if there is no reason.
         status: `axes.PAST`, `axes.FAMILY`, or 0; 0 also for what is past, if the terminology does not tell it apart.
         identifier: its CURIE, if it is an identifier.
+        test: what it says about a laboratory test.
     """
 
     text: str
@@ -59,6 +62,7 @@ class Mention:
     doubt: str
     status: int
     identifier: str | None
+    test: Test | None = None
 
     @property
     def assertion(self) -> str | None:
@@ -83,13 +87,16 @@ class MentionReader:
         view: View = WHOLE,
     ) -> list[Mention]:
         """Read mentions, each with its context and language."""
+        texts, parted = mentions, [laboratory_tests.parted(mention) for mention in mentions]
+        mentions = [label for label, _, _ in parted]
         cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         readings = self._readings(mentions, cleaned, contexts, languages, view)
         of_values = self._read_laboratory(cleaned, readings, view) | self._without_finding(cleaned)
+        tests = self._read_tests(parted, cleaned, readings, of_values)
         doubts = self._doubts([string[:MAX_ENCODED_CHARACTERS] for string in cleaned], readings)
         return [
             Mention(
-                mention,
+                texts[row],
                 string,
                 languages[row] if languages is not None else None,
                 len(mention) <= SHORT_CAPITALS and _CAPITALS.fullmatch(mention) is not None,
@@ -97,6 +104,7 @@ class MentionReader:
                 of_values.get(row) or doubts[row],
                 self._status(string),
                 assertion.identifier_of(mention),
+                tests.get(row),
             )
             for row, (mention, string) in enumerate(zip(mentions, cleaned, strict=True))
         ]
@@ -200,6 +208,31 @@ class MentionReader:
         for row in values:
             readings[row] = tuple(reading for other, reading in named if other == row)
         return {row: value.doubt for row, value in values.items() if value.doubt}
+
+    def _read_tests(
+        self,
+        parted: Sequence[tuple[str, str, str]],
+        cleaned: Sequence[str],
+        readings: list[tuple[Reading, ...]],
+        doubts: dict[int, str],
+    ) -> dict[int, Test]:
+        """Add the names of the laboratory tests that labels mean, and the reasons for doubt; return what each says."""
+        if not (self.respell and self.tests):
+            return {}
+        found = {}
+        for row, (label, specimen, unit) in enumerate(parted):
+            read = self.tests.read(label[:MAX_ENCODED_CHARACTERS], specimen, unit)
+            found[row] = read.test
+            if read.readings and read.readings[0].string != cleaned[row]:
+                readings[row] = (*read.readings, *readings[row])
+                if read.doubt:
+                    doubts[row] = read.doubt
+        return found
+
+    @functools.cached_property
+    def tests(self) -> LaboratoryTests:
+        """The laboratory tests of the index."""
+        return LaboratoryTests(self.index.segment.concepts)
 
     def _without_finding(self, cleaned: Sequence[str]) -> dict[int, str]:
         """Flag placeholder mentions such as "n/a", unless a term has this name."""

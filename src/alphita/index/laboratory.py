@@ -1,0 +1,106 @@
+"""The axes of the laboratory tests in an index, columns of concepts.arrow: null for what is no test.
+
+component, property, time, system, scale, method   see `terminology.laboratory.TestAxes`; "" for what is not stated
+test_rank                                           int32, 1 for the most common test; null if there is no rank
+test_units                                          UCUM units joined by ";", or null
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita.terminology.laboratory import TestAxes, from_name, property_code, system_code
+
+if TYPE_CHECKING:
+    from alphita.terminology.store import Terminology
+
+LOINC = "LOINC"
+# Field -> the property of a LOINC release, and the relation of an OMOP vocabulary.
+FIELDS = {
+    "component": ("component", "has_component"),
+    "property": ("property", "has_property"),
+    "time": ("time_aspct", "has_time_aspect"),
+    "system": ("system", "has_system"),
+    "scale": ("scale_typ", "has_scale_type"),
+    "method": ("method_typ", "has_method"),
+}
+RANKS, UNITS = ("common_test_rank", "common_order_rank"), "example_ucum_units"
+TEST_CLASSES = ("Lab Test", "Clinical Observation")
+CODES = {"property": property_code, "system": system_code}
+
+
+def columns(terminology: Terminology, used: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return the columns of some concepts, (n,) their rows in the terminology; none if none is a test."""
+    n = getattr(terminology, "n_concepts", 0)
+    properties = _properties(terminology, {name for name, _ in FIELDS.values()} | {*RANKS, UNITS})
+    if "component" not in properties and not n:
+        return {}
+    axes: dict[int, TestAxes] = {}
+    stated = {field: properties.get(name, {}) for field, (name, _) in FIELDS.items()}
+    for row in stated["component"]:
+        axes[row] = TestAxes(**{field: values.get(row, "") for field, values in stated.items()})
+    if not axes:
+        axes = _of_omop(terminology)
+    rows = used.tolist()
+    if not any(row in axes for row in rows):
+        return {}
+    found: dict[str, pa.Array] = {}
+    for place, field in enumerate(TestAxes._fields):
+        code = CODES.get(field, str)
+        values = [code(axes[row][place]) if row in axes else None for row in rows]
+        found[field] = pa.array(values, pa.string()).dictionary_encode()
+    ranks = [_rank(*(properties.get(name, {}).get(row) for name in RANKS)) for row in rows]
+    found["test_rank"] = pa.array(ranks, pa.int32())
+    units = properties.get(UNITS, {})
+    found["test_units"] = pa.array([units.get(row) for row in rows], pa.string()).dictionary_encode()
+    return found
+
+
+def _properties(terminology: Terminology, wanted: set[str]) -> dict[str, dict[int, str]]:
+    """Return the values of some properties by concept."""
+    side_table = getattr(terminology, "side_table", None)
+    table = side_table("properties") if side_table is not None else pa.table({})
+    found: dict[str, dict[int, str]] = {}
+    if not len(table):
+        return found
+    names = table.column("name").cast(pa.string())
+    for name in wanted & {*pc.unique(names).to_pylist()}:
+        some = table.filter(pc.equal(names, name))
+        values = some.column("value").cast(pa.string()).to_pylist()
+        found[name] = dict(zip(some.column("concept").to_pylist(), values, strict=True))
+    return found
+
+
+def _of_omop(terminology: Terminology) -> dict[int, TestAxes]:
+    """Return the axes of LOINC's tests in OMOP vocabularies: by name, and by relations where the name does not tell."""
+    types = terminology.side_table("semantic_types") if hasattr(terminology, "side_table") else pa.table({})
+    if not len(types):
+        return {}
+    is_test = pc.is_in(types.column("semantic_type").cast(pa.string()), value_set=pa.array(TEST_CLASSES))
+    rows = np.unique(types.filter(is_test).column("concept").to_numpy())
+    sources = terminology.concept_sources.take(pa.array(rows)).to_pylist()
+    names = terminology.concept_names.take(pa.array(rows)).to_pylist()
+    of_row = zip(rows.tolist(), sources, names, strict=True)
+    axes = {row: from_name(name) for row, source, name in of_row if source == LOINC}
+    for field, (_, relation) in FIELDS.items():
+        if relation in terminology.relation_labels:
+            triples = np.asarray(terminology.triples)
+            triples = triples[triples[:, 1] == terminology.relation_labels.index(relation)]
+            for head, _, tail in triples.tolist():
+                if head in axes and not getattr(axes[head], field):
+                    axes[head] = axes[head]._replace(**{field: terminology.concept_names[tail].as_py()})
+    return axes
+
+
+def _rank(test: str | None, order: str | None) -> int | None:
+    return next((int(rank) for rank in (test, order) if rank and rank.isdecimal() and int(rank)), None)
+
+
+def is_there(concepts: pa.Table) -> bool:
+    """Tell whether the concepts of an index have the columns."""
+    return all(name in concepts.column_names for name in (*TestAxes._fields, "test_rank", "test_units"))
