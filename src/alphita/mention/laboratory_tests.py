@@ -29,9 +29,10 @@ from alphita.terminology.laboratory import POINT, PRESENCE, TestAxes
 from alphita.terminology.text import clean
 
 ORIGIN = "laboratory test"
-USUAL = "usual test: specimen or unit do not decide between several"
+USUAL = "usual test: specimen and unit do not decide between several"
+OF_BLOOD = "usual test: in blood or in serum or plasma"
+WIDER = "specimen: the test is of a wider one"
 NO_TEST = "no laboratory test"
-SEVERAL_METHODS = "usual test: others differ only in their method"
 _MEASURED = re.compile(r"^(.*\S) \[([^\[\]]+)\]$", re.DOTALL)
 _SEPARATOR = "; "
 _WORD = re.compile(r"[^\W_]+")
@@ -54,10 +55,14 @@ _METHODS = (
     (re.compile(r"\b(?:manual|manuell)\b"), ("manual count",)),
     (re.compile(r"\b(?:dipstick|test strip|strip)\b"), ("test strip",)),
 )
+ANY_BLOOD = "Any blood"
 # Systems that "blood" or "urine" mean.
 _MEANT = frozenset(("Ser/Plas", "Ser", "Plas", "PPP", "Ser/Plas/Bld", "Bld", "Urine sed"))
 MAX_READINGS = 3
 MAX_LOST = 99
+NO_UNIT = ("n/a", "none", "no unit", "unitless")
+# Properties of values that are numbers or kinds, before those that are comments.
+_LAST = frozenset(("Imp", "ID", "Type", "Find", "Prid", "Titr"))
 
 
 class Test(NamedTuple):
@@ -68,12 +73,14 @@ class Test(NamedTuple):
         properties: those of the unit; empty if it is not given.
         time: "24H", ...; "" if it is not given.
         methods: the beginnings of LOINC's names for the method, in lower case; empty if it is not given.
+        is_unitless: whether the values are said to have no unit.
     """
 
     system: str = ""
     properties: frozenset[str] = frozenset()
     time: str = ""
     methods: tuple[str, ...] = ()
+    is_unitless: bool = False
 
     def conflicts(self, axes: TestAxes) -> tuple[str, ...]:
         """Return the axes of a test that disagree with the row, in words."""
@@ -89,6 +96,14 @@ class Test(NamedTuple):
         return tuple(found)
 
 
+class Usual(NamedTuple):
+    """The usual system and method of an analyte, and the property that its name tells."""
+
+    system: str = ""
+    method: str = ""
+    property: str = ""
+
+
 class Reader(NamedTuple):
     """The result of reading a label: other names for it, and why the first is not accepted ("" if it is)."""
 
@@ -100,8 +115,13 @@ class Reader(NamedTuple):
 def with_measurement(mention: str, specimen: str | None, unit: str | None) -> str:
     """Return a label with its specimen and unit, as far as they are known: "Creatinine [Serum; umol/L]"."""
     known = [specimen.strip()] if specimen and system_of(specimen) else []
-    known += [unit.strip()] if unit and laboratory.read_unit(unit) else []
+    known += [unit.strip()] if unit and (laboratory.read_unit(unit) or is_unitless(unit)) else []
     return f"{mention} [{_SEPARATOR.join(known)}]" if known and mention.strip() else mention
+
+
+def is_unitless(unit: str) -> bool:
+    """Tell whether a unit says that there is none, as of a test with words as values."""
+    return unit.strip().lower() in NO_UNIT
 
 
 def parted(mention: str) -> tuple[str, str, str]:
@@ -113,7 +133,7 @@ def parted(mention: str) -> tuple[str, str, str]:
     for part in found[2].split(_SEPARATOR):
         if system_of(part):
             specimen = part
-        elif laboratory.read_unit(part):
+        elif laboratory.read_unit(part) or is_unitless(part):
             unit = part
         else:
             return mention, "", ""
@@ -150,9 +170,9 @@ class LaboratoryTests:
         words = clean(label)
         said, core = _said(words, specimen, unit)
         # "Plasma cells" names no specimen.
-        for whole, test in ((words, Test(system_of(specimen), *_of_unit(unit))), (core, said)):
+        for whole, test in ((words, said._replace(system=system_of(specimen))), (core, said)):
             if places := self._named(whole):
-                return self._chosen(places, test, said, _usual(whole))
+                return self._chosen(places, test, _usual(whole))
         if not (said.system or said.properties):
             return Reader(said, (), "")
         written = clean(_written(core, said))
@@ -182,50 +202,60 @@ class LaboratoryTests:
                     found.setdefault(key, {}).setdefault(place, left_out // 3)
         return {key: list(some.items()) for key, some in found.items()}
 
-    def _chosen(self, places: Mapping[int, int], test: Test, said: Test, usual: tuple[str, str, str]) -> Reader:
+    def _chosen(self, places: Mapping[int, int], test: Test, usual: Usual) -> Reader:
         """Return the names of the tests that agree with a row, the usual one first."""
-        system, method, known = usual
-        if known and not test.properties:
-            test = test._replace(properties=frozenset([known]))
-        test = test._replace(properties=test.properties or said.properties, time=test.time or said.time)
-        test = test._replace(system=test.system or said.system, methods=said.methods)
-        agreeing = [(place, left_out) for place, left_out in places.items() if not test.conflicts(self._axes(place))]
-
-        def order(found: tuple[int, int]) -> tuple[object, ...]:
-            place, left_out = found
-            axes = self._axes(place)
-            rank = self._tests["test_rank"][place]
-            wanted = test.system or system
-            return (
-                _distance(wanted, axes.system) or 0,
-                axes.time not in ("", POINT, test.time),
-                left_out,
-                bool(test.methods) and not axes.method.lower().startswith(test.methods),
-                rank is None,
-                rank or 0,
-                bool(test.properties) and axes.property not in test.properties,
-                axes.property == PRESENCE,
-                axes.method not in ("", method) if axes.method or not method else 1,
-                axes.system != system if system else False,
-                _SYSTEMS.get(axes.system, len(_SYSTEMS)),
-                len(self._tests["name"][place]),
-                place,
-            )
-
-        agreeing.sort(key=order)
-        if not agreeing:
+        if usual.property and not test.properties:
+            test = test._replace(properties=frozenset([usual.property]))
+        found = {place: self._axes(place) for place in places}
+        found = {place: axes for place, axes in found.items() if not test.conflicts(axes)}
+        if not found:
             return Reader(test, (), "")
-        first = self._axes(agreeing[0][0])
-        doubt = ""
-        rivals = [self._axes(place) for place, _ in agreeing[1:] if order((place, _))[:3] <= order(agreeing[0])[:3]]
-        if any((one.property, one.system, one.time) != (first.property, first.system, first.time) for one in rivals):
-            doubt = USUAL
-        is_decided = test.properties and _distance(test.system, first.system) == 0 and test.system
-        if not is_decided or (test.methods and not first.method.lower().startswith(test.methods)):
-            doubt = USUAL
-        names = [clean(self._tests["name"][place]) for place, _ in agreeing[:MAX_READINGS]]
+        # By what decides, then by custom.
+        decided = {
+            place: (
+                _distance(test.system or usual.system, axes.system) or 0,
+                axes.time not in ("", POINT, test.time),
+                places[place],
+                bool(test.methods) and not axes.method.lower().startswith(test.methods),
+                test.is_unitless and axes.property != PRESENCE,
+            )
+            for place, axes in found.items()
+        }
+        order = sorted(found, key=lambda place: (decided[place], self._custom(place, test, usual)))
+        first = found[order[0]]
+        rivals = [found[place] for place in order[1:] if decided[place] == decided[order[0]]]
+        doubt = _doubt(test, first, rivals)
+        names = [clean(self._tests["name"][place]) for place in order[:MAX_READINGS]]
         readings = [Reading(name, ABBREVIATION, not place, 1 / (1 + place), ORIGIN) for place, name in enumerate(names)]
         return Reader(test, tuple(readings), doubt)
+
+    def _custom(self, place: int, test: Test, usual: Usual) -> tuple[object, ...]:
+        """Return what orders tests that agree with a row, the usual one first."""
+        axes, rank, name = self._axes(place), self._tests["test_rank"][place], self._tests["name"][place]
+        return (
+            rank is None,
+            rank or 0,
+            bool(test.properties) and axes.property not in test.properties,
+            axes.property in _LAST,
+            axes.method not in ("", usual.method) if axes.method or not usual.method else True,
+            bool(usual.system) and axes.system != usual.system,
+            _SYSTEMS.get(axes.system, len(_SYSTEMS)),
+            len(name),
+            name,
+        )
+
+
+def _doubt(test: Test, first: TestAxes, rivals: Sequence[TestAxes]) -> str:
+    """Return why the usual one of several tests is not accepted, "" if it is."""
+    if test.methods and not first.method.lower().startswith(test.methods):
+        return USUAL
+    if _distance(test.system, first.system):
+        return WIDER
+    others = [axes._replace(method=first.method, scale=first.scale) for axes in rivals]
+    if all(axes == first for axes in others):
+        return ""
+    of_blood = all(axes._replace(system=first.system) == first for axes in others)
+    return OF_BLOOD if of_blood and test.system == ANY_BLOOD else USUAL
 
 
 @functools.cache
@@ -257,7 +287,7 @@ def _specimen_pattern() -> re.Pattern[str]:
 
 def _distance(said: str, system: str) -> int | None:
     """Return how far a test's system is from the one that was said: 0 if it is meant; None if they exclude each other."""
-    if not said or said == system:
+    if not said or not system or said == system:
         return 0
     if system not in laboratory.systems():
         return 2
@@ -298,7 +328,7 @@ def _said(label: str, specimen: str, unit: str) -> tuple[Test, str]:
             system = system if not specimen or own not in laboratory.wider(system_of(specimen)) else system_of(specimen)
             core = left
             break
-    return Test(system, known, time, methods), " ".join(core.split())
+    return Test(system, known, time, methods, is_unitless(unit)), " ".join(core.split())
 
 
 def _key(name: str) -> frozenset[str]:
@@ -343,18 +373,17 @@ def _synonyms() -> Mapping[frozenset[str], tuple[str, ...]]:
     return {key: tuple(names) for key, names in found.items()}
 
 
-def _usual(label: str) -> tuple[str, str, str]:
-    """Return the usual system and method of an analyte, and the property that its name tells."""
-    return _customs().get(_key(label)) or _customs().get(_core(label)) or ("", "", "")
+def _usual(label: str) -> Usual:
+    return _customs().get(_key(label)) or _customs().get(_core(label)) or Usual()
 
 
 @functools.cache
-def _customs() -> Mapping[frozenset[str], tuple[str, str, str]]:
+def _customs() -> Mapping[frozenset[str], Usual]:
     found = {}
     for row in _table("component"):
         for place, name in enumerate((row["value"], *row["names"].split("|"))):
             # "pCO2" is a pressure, "carbon dioxide" need not be.
-            found[_key(name)] = row["system"], row["method"], row["property"] if place else ""
+            found[_key(name)] = Usual(row["system"], row["method"], row["property"] if place else "")
     return found
 
 
