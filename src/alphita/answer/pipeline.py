@@ -165,11 +165,13 @@ class Pipeline:
         for row, request in enumerate(table.request.tolist()):
             if (test := questions.mentions[request].test) is None:
                 continue
-            axes = self.reader.tests.axes(int(table.concept[row]))
+            axes = self.reader.tests.axes(concept := int(table.concept[row]))
             found = test.conflicts(axes) if axes is not None else (NO_TEST,) if any(test) else ()
-            reading = questions.reading(request, int(table.expansion[row]))
-            more_usual = round(1 / reading.share) - 1 if reading is not None and reading.origin == TEST else 0
-            lost[row] = CONFLICT * len(found) + LESS_USUAL * more_usual
+            readings = [reading for reading in questions.mentions[request].readings if reading.origin == TEST]
+            found_by = questions.reading(request, int(table.expansion[row]))
+            more_usual = readings.index(found_by) if found_by in readings else 0
+            is_part = bool(readings) and not found and self.reader.tests.is_part(concept)
+            lost[row] = CONFLICT * (len(found) + is_part) + LESS_USUAL * more_usual
             if found:
                 conflicts[row] = found
         return lost, conflicts

@@ -36,6 +36,7 @@ NO_TEST = "no laboratory test"
 _MEASURED = re.compile(r"^(.*\S) \[([^\[\]]+)\]$", re.DOTALL)
 _SEPARATOR = "; "
 _WORD = re.compile(r"[^\W_]+")
+_BRACKETS = re.compile(r" ?\[([^\[\]]+)\]")
 _PARENTHESES = re.compile(r" ?\(([^()]*)\)")
 _HOURS = re.compile(r"\b(\d+) ?(?:h|hr|hrs|hour|hours|stunden|std|heures|ore|horas)\b")
 # Words of a label, or a mark at its end, that tell the property as a unit does; what they mean, as a unit.
@@ -58,6 +59,7 @@ _METHODS = (
 ANY_BLOOD = "Any blood"
 # Systems that "blood" or "urine" mean.
 _MEANT = frozenset(("Ser/Plas", "Ser", "Plas", "PPP", "Ser/Plas/Bld", "Bld", "Urine sed"))
+PART = "LOINC:LP"
 MAX_READINGS = 3
 MAX_LOST = 99
 NO_UNIT = ("n/a", "none", "no unit", "unitless")
@@ -104,12 +106,19 @@ class Usual(NamedTuple):
     property: str = ""
 
 
-class Reader(NamedTuple):
-    """The result of reading a label: other names for it, and why the first is not accepted ("" if it is)."""
+class LabelReading(NamedTuple):
+    """The result of reading a label.
+
+    Attributes:
+        readings: names of tests, the usual one first; or the label, written as LOINC writes names.
+        doubt: why the first is not accepted, "" if it is.
+        is_named: whether the readings are names of tests.
+    """
 
     test: Test
-    readings: tuple[Reading, ...]
-    doubt: str
+    readings: tuple[Reading, ...] = ()
+    doubt: str = ""
+    is_named: bool = False
 
 
 def with_measurement(mention: str, specimen: str | None, unit: str | None) -> str:
@@ -145,6 +154,7 @@ class LaboratoryTests:
 
     def __init__(self, concepts: pa.Table) -> None:
         """Collect the tests of an index; `concepts` is its table of concepts."""
+        self._ids = concepts.column("id")
         self._rows: NDArray[np.int64] = np.zeros(0, np.int64)
         if is_there(concepts):
             self._rows = np.flatnonzero(concepts.column("component").is_valid().to_numpy())
@@ -157,6 +167,10 @@ class LaboratoryTests:
     def __bool__(self) -> bool:
         return len(self._rows) > 0
 
+    def is_part(self, concept: int) -> bool:
+        """Tell whether a concept is a part of which LOINC makes tests, such as a component."""
+        return self._place[concept] < 0 and self._ids[concept].as_py().startswith(PART)
+
     def axes(self, concept: int) -> TestAxes | None:
         """Return the axes of a concept; None if it is no test."""
         place = self._place[concept]
@@ -165,7 +179,7 @@ class LaboratoryTests:
     def _axes(self, place: int) -> TestAxes:
         return TestAxes(*(self._tests[name][place] or "" for name in TestAxes._fields))
 
-    def read(self, label: str, specimen: str, unit: str) -> Reader:
+    def read(self, label: str, specimen: str, unit: str) -> LabelReading:
         """Read a label with its specimen and unit."""
         words = clean(label)
         said, core = _said(words, specimen, unit)
@@ -174,9 +188,9 @@ class LaboratoryTests:
             if places := self._named(whole):
                 return self._chosen(places, test, _usual(whole))
         if not (said.system or said.properties):
-            return Reader(said, (), "")
+            return LabelReading(said)
         written = clean(_written(core, said))
-        return Reader(said, (Reading(written, ABBREVIATION, False, 1.0, ORIGIN),), "")
+        return LabelReading(said, (Reading(written, ABBREVIATION, False, 1.0, ORIGIN),))
 
     def _named(self, label: str) -> dict[int, int]:
         """Return the tests whose component has this name, each with how much is left out to make them equal."""
@@ -202,14 +216,14 @@ class LaboratoryTests:
                     found.setdefault(key, {}).setdefault(place, left_out // 3)
         return {key: list(some.items()) for key, some in found.items()}
 
-    def _chosen(self, places: Mapping[int, int], test: Test, usual: Usual) -> Reader:
+    def _chosen(self, places: Mapping[int, int], test: Test, usual: Usual) -> LabelReading:
         """Return the names of the tests that agree with a row, the usual one first."""
         if usual.property and not test.properties:
             test = test._replace(properties=frozenset([usual.property]))
         found = {place: self._axes(place) for place in places}
         found = {place: axes for place, axes in found.items() if not test.conflicts(axes)}
         if not found:
-            return Reader(test, (), "")
+            return LabelReading(test)
         # By what decides, then by custom.
         decided = {
             place: (
@@ -227,7 +241,7 @@ class LaboratoryTests:
         doubt = _doubt(test, first, rivals)
         names = [clean(self._tests["name"][place]) for place in order[:MAX_READINGS]]
         readings = [Reading(name, ABBREVIATION, not place, 1 / (1 + place), ORIGIN) for place, name in enumerate(names)]
-        return Reader(test, tuple(readings), doubt)
+        return LabelReading(test, tuple(readings), doubt, is_named=True)
 
     def _custom(self, place: int, test: Test, usual: Usual) -> tuple[object, ...]:
         """Return what orders tests that agree with a row, the usual one first."""
@@ -285,6 +299,7 @@ def _specimen_pattern() -> re.Pattern[str]:
     return re.compile(rf"[,(-]? ?\b(?:in |of )?(?P<words>{'|'.join(map(re.escape, words))})\b\)?,? ?")
 
 
+@functools.lru_cache(maxsize=65_536)
 def _distance(said: str, system: str) -> int | None:
     """Return how far a test's system is from the one that was said: 0 if it is meant; None if they exclude each other."""
     if not said or not system or said == system:
@@ -309,6 +324,8 @@ def _said(label: str, specimen: str, unit: str) -> tuple[Test, str]:
     """Return what a cleaned label, its specimen and its unit say, and what is left of the label: the component."""
     known, time = _of_unit(unit)
     core = label
+    if (named := _BRACKETS.search(core)) and (code := laboratory.property_code(named[1])) in laboratory.properties():
+        core, known = _BRACKETS.sub("", core, 1), known or frozenset([code])
     for pattern, meant in _SIGNALS:
         if (left := pattern.sub(" ", core).strip(" ,")) and left != core:
             core, known = left, known or _of_unit(meant)[0]

@@ -33,6 +33,8 @@ from alphita.terminology.rules import negation
 from alphita.terminology.rules.lexicon import read
 from alphita.terminology.text import clean_many
 
+# Standings of terms with exact scope (see `index.segment`).
+EXACT_STANDING = 2
 # Maximum capitals in a short form.
 SHORT_CAPITALS = 6
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
@@ -92,7 +94,7 @@ class MentionReader:
         cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         readings = self._readings(mentions, cleaned, contexts, languages, view)
         of_values = self._read_laboratory(cleaned, readings, view) | self._without_finding(cleaned)
-        tests = self._read_tests(parted, cleaned, readings, of_values)
+        tests = self._read_tests(parted, cleaned, readings, of_values, view)
         doubts = self._doubts([string[:MAX_ENCODED_CHARACTERS] for string in cleaned], readings)
         return [
             Mention(
@@ -215,19 +217,31 @@ class MentionReader:
         cleaned: Sequence[str],
         readings: list[tuple[Reading, ...]],
         doubts: dict[int, str],
+        view: View,
     ) -> dict[int, Test]:
         """Add the names of the laboratory tests that labels mean, and the reasons for doubt; return what each says."""
         if not (self.respell and self.tests):
             return {}
-        found = {}
-        for row, (label, specimen, unit) in enumerate(parted):
-            read = self.tests.read(label[:MAX_ENCODED_CHARACTERS], specimen, unit)
-            found[row] = read.test
-            if read.readings and read.readings[0].string != cleaned[row]:
-                readings[row] = (*read.readings, *readings[row])
-                if read.doubt:
-                    doubts[row] = read.doubt
-        return found
+        read = [self.tests.read(label[:MAX_ENCODED_CHARACTERS], *measured) for label, *measured in parted]
+        names = [(row, reading) for row, test in enumerate(read) for reading in test.readings if test.is_named]
+        known: dict[int, tuple[Reading, ...]] = {}
+        for row, reading in self._indexed(names, view):
+            known[row] = (*known.get(row, ()), reading)
+        for row, test in enumerate(read):
+            there = known.get(row, ()) if test.is_named else test.readings
+            if there and there[0].string != cleaned[row] and not self._names_test(cleaned[row]):
+                readings[row] = (*there, *readings[row])
+                doubts |= {row: test.doubt} if test.doubt else {}
+        return {row: test.test for row, test in enumerate(read)}
+
+    def _names_test(self, string: str) -> bool:
+        """Tell whether a cleaned string is an exact name of a single concept, and this is a laboratory test."""
+        segment = self.index.segment
+        row = int(segment.strings.rows([string])[0])
+        terms = slice(segment.offsets[row], segment.offsets[row + 1]) if row >= 0 else slice(0, 0)
+        named = np.unique(segment.term_concept[terms])
+        exact = segment.standing[terms] < EXACT_STANDING
+        return len(named) == 1 and bool(exact.any()) and self.tests.axes(int(named[0])) is not None
 
     @functools.cached_property
     def tests(self) -> LaboratoryTests:
