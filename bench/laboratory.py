@@ -1,4 +1,4 @@
-"""Local laboratory codes to LOINC: how many first candidates are right, accepted, wrong or NIL, with and without columns.
+"""Local laboratory codes to LOINC, with and without specimen and unit: right first, accepted, wrong, NIL.
 
     python bench/laboratory.py --data DATA --work FOLDER [--half even|odd|all] [-o report.json]
 

@@ -18,13 +18,11 @@ from alphita.index.lookup import WHOLE, How, View
 from alphita.index.store import Index
 from alphita.mention.abbreviations import Abbreviations
 from alphita.mention.laboratory_tests import NO_TEST
-from alphita.mention.laboratory_tests import ORIGIN as TEST
 from alphita.mention.reader import Mention, MentionReader
 from alphita.mention.spelling import Reading
 
-
-# What a candidate's score loses by each axis in conflict, and by each more usual test of its component.
-CONFLICT, LESS_USUAL = 5.0, 5.0
+# What a candidate's score loses by each axis in conflict, by each more usual test of its component, and as it is no test.
+CONFLICT, LESS_USUAL, OTHER_KIND = 5.0, 5.0, 20.0
 
 
 class Questions(NamedTuple):
@@ -163,15 +161,12 @@ class Pipeline:
         """Return `Scored.penalty` and `Scored.conflicts`, by what mentions say about laboratory tests."""
         lost, conflicts = np.zeros(len(table.request)), {}
         for row, request in enumerate(table.request.tolist()):
-            if (test := questions.mentions[request].test) is None:
+            if (said := questions.mentions[request].measurement) is None:
                 continue
             axes = self.reader.tests.axes(concept := int(table.concept[row]))
-            found = test.conflicts(axes) if axes is not None else (NO_TEST,) if any(test) else ()
-            readings = [reading for reading in questions.mentions[request].readings if reading.origin == TEST]
-            found_by = questions.reading(request, int(table.expansion[row]))
-            more_usual = readings.index(found_by) if found_by in readings else 0
-            is_part = bool(readings) and not found and self.reader.tests.is_part(concept)
-            lost[row] = CONFLICT * (len(found) + is_part) + LESS_USUAL * more_usual
+            found = said.conflicts(axes) if axes is not None else (NO_TEST,) if said.is_given else ()
+            is_other = axes is None and (said.is_given or (bool(said.usual) and self.reader.tests.is_part(concept)))
+            lost[row] = OTHER_KIND if is_other else CONFLICT * len(found) + LESS_USUAL * said.place(concept)
             if found:
                 conflicts[row] = found
         return lost, conflicts
@@ -196,7 +191,7 @@ def questions_of(mentions: Sequence[Mention]) -> tuple[Questions, list[int]]:
         if not mention.string:
             places.append(-1)
             continue
-        key = (mention.string, mention.readings, mention.language, mention.is_short, mention.test)
+        key = (mention.string, mention.readings, mention.language, mention.is_short, mention.measurement)
         number = known.setdefault(key, len(known))
         if number == len(questions.requests):
             request = {queries.setdefault(mention.string, len(queries)): None}

@@ -1,8 +1,7 @@
 """The axes of the laboratory tests in an index, columns of concepts.arrow: null for what is no test.
 
-component, property, time, system, scale, method   see `terminology.laboratory.TestAxes`; "" for what is not stated
+component, property, time, system, scale, method   see `terminology.laboratory.Axes`; "" for what is not stated
 test_rank                                           int32, 1 for the most common test; null if there is no rank
-test_units                                          UCUM units joined by ";", or null
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from alphita.terminology.laboratory import TestAxes, from_name, property_code, system_code
+from alphita.terminology.laboratory import Axes, from_name, property_code, system_code
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -29,35 +28,30 @@ FIELDS = {
     "scale": ("scale_typ", "has_scale_type"),
     "method": ("method_typ", "has_method"),
 }
-RANKS, UNITS = ("common_test_rank", "common_order_rank"), "example_ucum_units"
+RANKS = ("common_test_rank", "common_order_rank")
 TEST_CLASSES = ("Lab Test", "Clinical Observation")
 CODES = {"property": property_code, "system": system_code}
 
 
 def columns(terminology: Terminology, used: NDArray[np.int64]) -> dict[str, pa.Array]:
     """Return the columns of some concepts, (n,) their rows in the terminology; none if none is a test."""
-    n = getattr(terminology, "n_concepts", 0)
-    properties = _properties(terminology, {name for name, _ in FIELDS.values()} | {*RANKS, UNITS})
-    if "component" not in properties and not n:
-        return {}
-    axes: dict[int, TestAxes] = {}
+    properties = _properties(terminology, {name for name, _ in FIELDS.values()} | {*RANKS})
+    axes: dict[int, Axes] = {}
     stated = {field: properties.get(name, {}) for field, (name, _) in FIELDS.items()}
     for row in stated["component"]:
-        axes[row] = TestAxes(**{field: values.get(row, "") for field, values in stated.items()})
+        axes[row] = Axes(**{field: values.get(row, "") for field, values in stated.items()})
     if not axes:
         axes = _of_omop(terminology)
     rows = used.tolist()
     if not any(row in axes for row in rows):
         return {}
     found: dict[str, pa.Array] = {}
-    for place, field in enumerate(TestAxes._fields):
+    for place, field in enumerate(Axes._fields):
         code = CODES.get(field, str)
         values = [code(axes[row][place]) if row in axes else None for row in rows]
         found[field] = pa.array(values, pa.string()).dictionary_encode()
     ranks = [_rank(*(properties.get(name, {}).get(row) for name in RANKS)) for row in rows]
     found["test_rank"] = pa.array(ranks, pa.int32())
-    units = properties.get(UNITS, {})
-    found["test_units"] = pa.array([units.get(row) for row in rows], pa.string()).dictionary_encode()
     return found
 
 
@@ -76,7 +70,7 @@ def _properties(terminology: Terminology, wanted: set[str]) -> dict[str, dict[in
     return found
 
 
-def _of_omop(terminology: Terminology) -> dict[int, TestAxes]:
+def _of_omop(terminology: Terminology) -> dict[int, Axes]:
     """Return the axes of LOINC's tests in OMOP vocabularies: by name, and by relations where the name does not tell."""
     types = terminology.side_table("semantic_types") if hasattr(terminology, "side_table") else pa.table({})
     if not len(types):
@@ -103,4 +97,4 @@ def _rank(test: str | None, order: str | None) -> int | None:
 
 def is_there(concepts: pa.Table) -> bool:
     """Tell whether the concepts of an index have the columns."""
-    return all(name in concepts.column_names for name in (*TestAxes._fields, "test_rank", "test_units"))
+    return all(name in concepts.column_names for name in (*Axes._fields, "test_rank"))

@@ -90,7 +90,7 @@ def checked(
 
 
 def _measured(mention: str, unit: str | None, bounds: str | None, specimen: str | None) -> str:
-    """Return a mention with the unit and range of its value; without a value, with the specimen and unit of its test."""
+    """Return a mention with the unit and range of its value; without one, with the specimen and unit of its test."""
     if specimen or not _ENDS_WITH_VALUE.search(mention):
         return with_measurement(mention, specimen, unit)
     bounds = f"({bounds.strip().strip('()[]')})" if bounds and bounds.strip() else ""

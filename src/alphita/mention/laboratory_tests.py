@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from alphita.index.laboratory import is_there
 from alphita.mention.laboratory import analytes
 from alphita.mention.spelling import ABBREVIATION, Reading
 from alphita.terminology import laboratory
-from alphita.terminology.laboratory import POINT, PRESENCE, TestAxes
+from alphita.terminology.laboratory import POINT, PRESENCE, Axes
 from alphita.terminology.text import clean
 
 ORIGIN = "laboratory test"
@@ -51,7 +51,10 @@ _SIGNALS = (
 _SILENT = re.compile(r"\b(?:measured|random|spot)\b")
 # Words of a label that tell a method, and how LOINC names it.
 _METHODS = (
-    (re.compile(r"\b(?:calculated|calc|estimated|berechnet|calculé|calcolato|calculado)\b"), ("calculation", "estimated")),
+    (
+        re.compile(r"\b(?:calculated|calc|estimated|berechnet|calculé|calcolato|calculado)\b"),
+        ("calculation", "estimated"),
+    ),
     (re.compile(r"\b(?:automated|auto|automatisch)\b"), ("automated count",)),
     (re.compile(r"\b(?:manual|manuell)\b"), ("manual count",)),
     (re.compile(r"\b(?:dipstick|test strip|strip)\b"), ("test strip",)),
@@ -67,7 +70,7 @@ NO_UNIT = ("n/a", "none", "no unit", "unitless")
 _LAST = frozenset(("Imp", "ID", "Type", "Find", "Prid", "Titr"))
 
 
-class Test(NamedTuple):
+class Measurement(NamedTuple):
     """What a row says about its test.
 
     Attributes:
@@ -76,6 +79,7 @@ class Test(NamedTuple):
         time: "24H", ...; "" if it is not given.
         methods: the beginnings of LOINC's names for the method, in lower case; empty if it is not given.
         is_unitless: whether the values are said to have no unit.
+        usual: the concepts of the component's tests that agree, rows of the index, the usual one first.
     """
 
     system: str = ""
@@ -83,8 +87,18 @@ class Test(NamedTuple):
     time: str = ""
     methods: tuple[str, ...] = ()
     is_unitless: bool = False
+    usual: tuple[int, ...] = ()
 
-    def conflicts(self, axes: TestAxes) -> tuple[str, ...]:
+    @property
+    def is_given(self) -> bool:
+        """Whether the row tells an axis."""
+        return bool(self.system or self.properties or self.time)
+
+    def place(self, concept: int) -> int:
+        """Return how many tests are more usual than a concept; all of them, if it is none of the component."""
+        return self.usual.index(concept) if concept in self.usual else len(self.usual)
+
+    def conflicts(self, axes: Axes) -> tuple[str, ...]:
         """Return the axes of a test that disagree with the row, in words."""
         found = []
         if self.system and _distance(self.system, axes.system) is None:
@@ -112,13 +126,11 @@ class LabelReading(NamedTuple):
     Attributes:
         readings: names of tests, the usual one first; or the label, written as LOINC writes names.
         doubt: why the first is not accepted, "" if it is.
-        is_named: whether the readings are names of tests.
     """
 
-    test: Test
+    said: Measurement
     readings: tuple[Reading, ...] = ()
     doubt: str = ""
-    is_named: bool = False
 
 
 def with_measurement(mention: str, specimen: str | None, unit: str | None) -> str:
@@ -159,7 +171,7 @@ class LaboratoryTests:
         if is_there(concepts):
             self._rows = np.flatnonzero(concepts.column("component").is_valid().to_numpy())
         tests = concepts.take(pa.array(self._rows)) if len(self._rows) else None
-        names = (*TestAxes._fields, "name", "test_rank", "test_units")
+        names = (*Axes._fields, "name", "test_rank")
         self._tests = {} if tests is None else {name: tests.column(name).to_pylist() for name in names}
         self._place = np.full(len(concepts), -1, np.int64)
         self._place[self._rows] = np.arange(len(self._rows))
@@ -171,23 +183,23 @@ class LaboratoryTests:
         """Tell whether a concept is a part of which LOINC makes tests, such as a component."""
         return self._place[concept] < 0 and self._ids[concept].as_py().startswith(PART)
 
-    def axes(self, concept: int) -> TestAxes | None:
+    def axes(self, concept: int) -> Axes | None:
         """Return the axes of a concept; None if it is no test."""
         place = self._place[concept]
         return self._axes(place) if place >= 0 else None
 
-    def _axes(self, place: int) -> TestAxes:
-        return TestAxes(*(self._tests[name][place] or "" for name in TestAxes._fields))
+    def _axes(self, place: int) -> Axes:
+        return Axes(*(self._tests[name][place] or "" for name in Axes._fields))
 
     def read(self, label: str, specimen: str, unit: str) -> LabelReading:
         """Read a label with its specimen and unit."""
         words = clean(label)
         said, core = _said(words, specimen, unit)
         # "Plasma cells" names no specimen.
-        for whole, test in ((words, said._replace(system=system_of(specimen))), (core, said)):
-            if places := self._named(whole):
-                return self._chosen(places, test, _usual(whole))
-        if not (said.system or said.properties):
+        for name, measured in ((words, said._replace(system=system_of(specimen))), (core, said)):
+            if places := self._named(name):
+                return self._chosen(places, measured, _usual(name))
+        if not said.is_given:
             return LabelReading(said)
         written = clean(_written(core, said))
         return LabelReading(said, (Reading(written, ABBREVIATION, False, 1.0, ORIGIN),))
@@ -216,40 +228,42 @@ class LaboratoryTests:
                     found.setdefault(key, {}).setdefault(place, left_out // 3)
         return {key: list(some.items()) for key, some in found.items()}
 
-    def _chosen(self, places: Mapping[int, int], test: Test, usual: Usual) -> LabelReading:
+    def _chosen(self, places: Mapping[int, int], said: Measurement, usual: Usual) -> LabelReading:
         """Return the names of the tests that agree with a row, the usual one first."""
-        if usual.property and not test.properties:
-            test = test._replace(properties=frozenset([usual.property]))
+        if usual.property and not said.properties:
+            said = said._replace(properties=frozenset([usual.property]))
         found = {place: self._axes(place) for place in places}
-        found = {place: axes for place, axes in found.items() if not test.conflicts(axes)}
+        found = {place: axes for place, axes in found.items() if not said.conflicts(axes)}
         if not found:
-            return LabelReading(test)
+            return LabelReading(said)
         # By what decides, then by custom.
         decided = {
             place: (
-                _distance(test.system or usual.system, axes.system) or 0,
-                axes.time not in ("", POINT, test.time),
+                _distance(said.system or usual.system, axes.system) or 0,
+                axes.time not in ("", POINT, said.time),
                 places[place],
-                bool(test.methods) and not axes.method.lower().startswith(test.methods),
-                test.is_unitless and axes.property != PRESENCE,
+                bool(said.methods) and not axes.method.lower().startswith(said.methods),
+                said.is_unitless and axes.property != PRESENCE,
             )
             for place, axes in found.items()
         }
-        order = sorted(found, key=lambda place: (decided[place], self._custom(place, test, usual)))
+        order = sorted(found, key=lambda place: (decided[place], self._custom(place, said, usual)))
         first = found[order[0]]
         rivals = [found[place] for place in order[1:] if decided[place] == decided[order[0]]]
-        doubt = _doubt(test, first, rivals)
-        names = [clean(self._tests["name"][place]) for place in order[:MAX_READINGS]]
+        doubt = _doubt(said, first, rivals)
+        order = order[:MAX_READINGS]
+        said = said._replace(usual=tuple(self._rows[order].tolist()))
+        names = [clean(self._tests["name"][place]) for place in order]
         readings = [Reading(name, ABBREVIATION, not place, 1 / (1 + place), ORIGIN) for place, name in enumerate(names)]
-        return LabelReading(test, tuple(readings), doubt, is_named=True)
+        return LabelReading(said, tuple(readings), doubt)
 
-    def _custom(self, place: int, test: Test, usual: Usual) -> tuple[object, ...]:
+    def _custom(self, place: int, said: Measurement, usual: Usual) -> tuple[object, ...]:
         """Return what orders tests that agree with a row, the usual one first."""
         axes, rank, name = self._axes(place), self._tests["test_rank"][place], self._tests["name"][place]
         return (
             rank is None,
             rank or 0,
-            bool(test.properties) and axes.property not in test.properties,
+            bool(said.properties) and axes.property not in said.properties,
             axes.property in _LAST,
             axes.method not in ("", usual.method) if axes.method or not usual.method else True,
             bool(usual.system) and axes.system != usual.system,
@@ -259,17 +273,17 @@ class LaboratoryTests:
         )
 
 
-def _doubt(test: Test, first: TestAxes, rivals: Sequence[TestAxes]) -> str:
+def _doubt(said: Measurement, first: Axes, rivals: Sequence[Axes]) -> str:
     """Return why the usual one of several tests is not accepted, "" if it is."""
-    if test.methods and not first.method.lower().startswith(test.methods):
+    if said.methods and not first.method.lower().startswith(said.methods):
         return USUAL
-    if _distance(test.system, first.system):
+    if _distance(said.system, first.system):
         return WIDER
     others = [axes._replace(method=first.method, scale=first.scale) for axes in rivals]
     if all(axes == first for axes in others):
         return ""
     of_blood = all(axes._replace(system=first.system) == first for axes in others)
-    return OF_BLOOD if of_blood and test.system == ANY_BLOOD else USUAL
+    return OF_BLOOD if of_blood and said.system == ANY_BLOOD else USUAL
 
 
 @functools.cache
@@ -301,7 +315,7 @@ def _specimen_pattern() -> re.Pattern[str]:
 
 @functools.lru_cache(maxsize=65_536)
 def _distance(said: str, system: str) -> int | None:
-    """Return how far a test's system is from the one that was said: 0 if it is meant; None if they exclude each other."""
+    """Return how far a system is from the one that was said: 0 if it is meant; None if they exclude each other."""
     if not said or not system or said == system:
         return 0
     if system not in laboratory.systems():
@@ -320,7 +334,7 @@ def _of_unit(unit: str) -> tuple[frozenset[str], str]:
     return (found.properties, found.time) if found else (frozenset(), "")
 
 
-def _said(label: str, specimen: str, unit: str) -> tuple[Test, str]:
+def _said(label: str, specimen: str, unit: str) -> tuple[Measurement, str]:
     """Return what a cleaned label, its specimen and its unit say, and what is left of the label: the component."""
     known, time = _of_unit(unit)
     core = label
@@ -345,7 +359,7 @@ def _said(label: str, specimen: str, unit: str) -> tuple[Test, str]:
             system = system if not specimen or own not in laboratory.wider(system_of(specimen)) else system_of(specimen)
             core = left
             break
-    return Test(system, known, time, methods, is_unitless(unit)), " ".join(core.split())
+    return Measurement(system, known, time, methods, is_unitless(unit)), " ".join(core.split())
 
 
 def _key(name: str) -> frozenset[str]:
@@ -413,9 +427,9 @@ def _property(code: str) -> str:
     return (laboratory.properties().get(code) or (code,))[0]
 
 
-def _written(core: str, test: Test) -> str:
+def _written(core: str, said: Measurement) -> str:
     """Return a label as LOINC writes names."""
     core = " ".join(other for word in core.split() for other in _words().get(word, [word]))
-    known = next((code for code in laboratory.properties() if code in test.properties), "")
+    known = next((code for code in laboratory.properties() if code in said.properties), "")
     shown = f"{core} [{_property(known)}]" if known else core
-    return f"{shown} in {_named(test.system)}" if test.system else shown
+    return f"{shown} in {_named(said.system)}" if said.system else shown

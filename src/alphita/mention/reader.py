@@ -12,12 +12,11 @@ import numpy as np
 
 from alphita.index.lookup import MAX_ENCODED_CHARACTERS, WHOLE, View
 from alphita.index.store import Index
-from alphita.mention import assertion, axes
+from alphita.mention import assertion, axes, laboratory_tests
 from alphita.mention.abbreviations import Abbreviations, Expansion
 from alphita.mention.axes import Habits, habits_of
-from alphita.mention import laboratory_tests
 from alphita.mention.laboratory import Laboratory
-from alphita.mention.laboratory_tests import LaboratoryTests, Test
+from alphita.mention.laboratory_tests import LaboratoryTests, Measurement
 from alphita.mention.spelling import (
     ABBREVIATION,
     SPELLING,
@@ -53,7 +52,7 @@ class Mention:
         doubt: why no answer to it is accepted without review, a text with a label; "" if there is no reason.
         status: `axes.PAST`, `axes.FAMILY`, or 0; 0 also for what is past, if the terminology does not tell it apart.
         identifier: its CURIE, if it is an identifier.
-        test: what it says about a laboratory test.
+        measurement: what it says about a laboratory test; None if the index has no tests.
     """
 
     text: str
@@ -64,7 +63,7 @@ class Mention:
     doubt: str
     status: int
     identifier: str | None
-    test: Test | None = None
+    measurement: Measurement | None = None
 
     @property
     def assertion(self) -> str | None:
@@ -218,21 +217,21 @@ class MentionReader:
         readings: list[tuple[Reading, ...]],
         doubts: dict[int, str],
         view: View,
-    ) -> dict[int, Test]:
+    ) -> dict[int, Measurement]:
         """Add the names of the laboratory tests that labels mean, and the reasons for doubt; return what each says."""
         if not (self.respell and self.tests):
             return {}
         read = [self.tests.read(label[:MAX_ENCODED_CHARACTERS], *measured) for label, *measured in parted]
-        names = [(row, reading) for row, test in enumerate(read) for reading in test.readings if test.is_named]
+        names = [(row, reading) for row, label in enumerate(read) for reading in label.readings if label.said.usual]
         known: dict[int, tuple[Reading, ...]] = {}
         for row, reading in self._indexed(names, view):
             known[row] = (*known.get(row, ()), reading)
-        for row, test in enumerate(read):
-            there = known.get(row, ()) if test.is_named else test.readings
+        for row, label in enumerate(read):
+            there = known.get(row, ()) if label.said.usual else label.readings
             if there and there[0].string != cleaned[row] and not self._names_test(cleaned[row]):
                 readings[row] = (*there, *readings[row])
-                doubts |= {row: test.doubt} if test.doubt else {}
-        return {row: test.test for row, test in enumerate(read)}
+                doubts |= {row: label.doubt} if label.doubt else {}
+        return {row: label.said for row, label in enumerate(read)}
 
     def _names_test(self, string: str) -> bool:
         """Tell whether a cleaned string is an exact name of a single concept, and this is a laboratory test."""

@@ -30,7 +30,7 @@ _HOURS = re.compile(r"^(\d+) hours? ")
 _PART = re.compile(r"^(.+?)/(?:100 .+|[^/]+\.total|[^/]* predicted)$")
 
 
-class TestAxes(NamedTuple):
+class Axes(NamedTuple):
     """The axes of a test, in LOINC's codes where they are known; "" for what is not stated.
 
     Attributes:
@@ -107,7 +107,7 @@ def system_code(name: str) -> str:
     return _codes()[1].get(name.lower(), name)
 
 
-def from_name(name: str) -> TestAxes:
+def from_name(name: str) -> Axes:
     """Read the axes from LOINC's long common name."""
     rest, _, challenge = name.partition(" --")
     method = _METHOD.search(rest)
@@ -132,7 +132,7 @@ def from_name(name: str) -> TestAxes:
     if known == PRESENCE:
         scale = ORDINAL
     challenged = f"{component}^{challenge}" if challenge else component
-    return TestAxes(challenged, known, time, system_code(system) if system else NONE, scale, method[1] if method else "")
+    return Axes(challenged, known, time, system_code(system) if system else NONE, scale, method[1] if method else "")
 
 
 def numerator(component: str) -> str:
@@ -150,8 +150,8 @@ _DIMENSIONS = {
     "units": rf"{_MULTIPLE}\[?(?:iu|ui|ie|u|unit|units|kat)\]?",
     "pressure": r"mm ?\[?hg\]?|kpa|cm ?\[?h2o\]?|torr",
     "volume": rf"{_MULTIPLE}(?:l|liter|litre|litres|liters)|mm\^?\*?3|cumm|cu mm|cc|cmm",
-    "area": r"\[?[hl]p[f_]\]?|[hl]pf|field|(?:1\.73 ?)?(?:sq ?m|m\^?\*?2)|1\.73.*",
-    "time": r"(?:24 ?)?(?:h|hr|hrs|hour|hours)|d|day|days|24 ?h|s|sec|secs|second|seconds|min|mins|minute|minutes|ms|wk",
+    "area": r"\[?[hl]p[f_]\]?|[hl]pf|field|(?:sq ?m|m\^?\*?2)|1\.73",
+    "time": r"(?:\(?24[ .]?)?(?:h|hr|hrs|hour|hours)\)?|d|days?|s|secs?|seconds?|min|mins|minutes?|ms|wk",
     "length": r"mm|cm|um|m",
     "temperature": r"°? ?[cf]|cel|deg ?[cf]|\[degf\]",
     "percent": r"%|percent|prozent|pour cent|per cent|percento|por ciento",
@@ -163,9 +163,10 @@ _DIMENSIONS = {
     r"cop|cfu|count|bodies|genomes?",
 }
 _DIMENSION = [(name, re.compile(pattern)) for name, pattern in _DIMENSIONS.items()]
+_BODY_SURFACE = re.compile(r"\{?1[.,]73[^}]*\}?")
 _LOG = re.compile(r"^(?:log ?(?:10)?|lg|\[?log\]?) ?[({]?")
 _NOTE = re.compile(r"\{[^{}]*\}|\s+(?:feu|ddu|hb|hgb|protein|creat\w*|wbc|dna|rna|ce|cells?|bodies|copies)$")
-_MINUTE = re.compile(r"^24 ?(?:h|hr|hrs|hours?)$|^(?:1 )?(?:d|day|tag|giorno|jour|día)$")
+_DAY = re.compile(r"^\(?24[ .]?(?:h|hr|hrs|hours?)\)?$|^(?:1 )?(?:d|day)$")
 
 
 class Unit(NamedTuple):
@@ -182,7 +183,7 @@ def read_unit(unit: str) -> Unit | None:
     found = frozenset[str]().union(*(_of_kind().get(kind, ()) for kind in kinds))
     if not found:
         return None
-    is_day = any(_MINUTE.match(part.strip()) for part in unit.lower().split("/")[1:])
+    is_day = any(_DAY.match(part.strip()) for part in unit.lower().split("/")[1:])
     return Unit(found, "24H" if is_day else NONE)
 
 
@@ -191,6 +192,7 @@ def kind_of_unit(unit: str) -> str:
     text = unit.lower().strip().replace("µ", "u").replace("μ", "u").replace("**", "^").replace("·", "*")
     if not text:
         return ""
+    text = _BODY_SURFACE.sub("1.73", text)
     log = _LOG.match(text)
     text = text[log.end() :].rstrip(")}") if log else text
     parts = [_NOTE.sub("", f" {part.strip()}" if part.strip() else "").strip() for part in text.split("/")]
