@@ -9,7 +9,16 @@ import pytest
 from alphita.answer.normalizer import Normalizer
 from alphita.index import laboratory
 from alphita.index.store import build
-from alphita.mention.laboratory_tests import OF_BLOOD, USUAL, WIDER, LaboratoryTests, parted, with_measurement
+from alphita.mention.laboratory_tests import (
+    OF_BLOOD,
+    USUAL,
+    WIDER,
+    LabelReading,
+    LaboratoryTests,
+    Measurement,
+    parted,
+    with_measurement,
+)
 from alphita.terminology.laboratory import Axes, from_name
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 from tests.doubles import SmallTerminology
@@ -88,6 +97,15 @@ def test_without_ranks_no_method_comes_first_and_serum_before_blood():
     assert said.usual == (2, 0, 1)
 
 
+def test_among_other_concepts_a_label_alone_is_no_test():
+    table = concepts(TESTS)
+    others = {"id": [f"SNOMEDCT:{row}" for row in range(99)], "name": ["iron"] * 99}
+    tests = LaboratoryTests(pa.concat_tables([table, pa.table(others)], promote_options="default"))
+    assert tests.read("Creatinine", "", "") == LabelReading(Measurement())
+    assert tests.read("Blood in stool", "", "") == LabelReading(Measurement())
+    assert tests.read("Creatinine", "Serum", "").said.usual
+
+
 def test_a_label_that_names_no_component_is_written_as_loinc_writes_names():
     found = LaboratoryTests(concepts(TESTS)).read("shiny antibodies", "Urine", "mg/dL")
     assert [reading.string for reading in found.readings] == ["shiny ab [mass/volume] in urine"]
@@ -133,7 +151,7 @@ def test_what_is_no_specimen_or_unit_is_left_out():
 def normalizer(tmp_path_factory):
     encoder, plain = VocabularyEncoder(), synthetic_terminology()
     terms = [
-        (plain.concept_ids[int(concept)].as_py(), string, "exact")
+        (f"LOINC:LP{plain.concept_ids[int(concept)].as_py()}", string, "exact")
         for concept, string in zip(plain.term_concept, plain.terms.column("string").to_pylist(), strict=True)
     ]
     tests = [(f"LOINC:{row:02}-0", name, "exact") for row, name in enumerate(TESTS)]

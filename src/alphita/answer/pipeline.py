@@ -21,7 +21,7 @@ from alphita.mention.laboratory_tests import NO_TEST
 from alphita.mention.reader import Mention, MentionReader
 from alphita.mention.spelling import Reading
 
-# What a candidate's score loses by each axis in conflict, by each more usual test of its component, and as it is no test.
+# What a candidate's score loses by each axis in conflict, by each more usual test of the component, and as no test.
 CONFLICT, LESS_USUAL, OTHER_KIND = 5.0, 5.0, 20.0
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita import textio
@@ -63,6 +64,8 @@ ANY_BLOOD = "Any blood"
 # Systems that "blood" or "urine" mean.
 _MEANT = frozenset(("Ser/Plas", "Ser", "Plas", "PPP", "Ser/Plas/Bld", "Bld", "Urine sed"))
 PART = "LOINC:LP"
+# "Iron" is a test, if most concepts that are no parts of tests are tests.
+MAIN_SHARE = 0.5
 MAX_READINGS = 3
 MAX_LOST = 99
 NO_UNIT = ("n/a", "none", "no unit", "unitless")
@@ -175,6 +178,8 @@ class LaboratoryTests:
         self._tests = {} if tests is None else {name: tests.column(name).to_pylist() for name in names}
         self._place = np.full(len(concepts), -1, np.int64)
         self._place[self._rows] = np.arange(len(self._rows))
+        n_parts = pc.sum(pc.starts_with(self._ids, PART)).as_py() or 0
+        self._are_most = len(self._rows) >= MAIN_SHARE * (len(concepts) - n_parts)
 
     def __bool__(self) -> bool:
         return len(self._rows) > 0
@@ -192,7 +197,9 @@ class LaboratoryTests:
         return Axes(*(self._tests[name][place] or "" for name in Axes._fields))
 
     def read(self, label: str, specimen: str, unit: str) -> LabelReading:
-        """Read a label with its specimen and unit."""
+        """Read a label with its specimen and unit; without these, only if most concepts of the index are tests."""
+        if not (specimen or unit or self._are_most):
+            return LabelReading(Measurement())
         words = clean(label)
         said, core = _said(words, specimen, unit)
         # "Plasma cells" names no specimen.
@@ -351,7 +358,7 @@ def _said(label: str, specimen: str, unit: str) -> tuple[Measurement, str]:
         core, time = left, f"{hours[1]}H"
     core = _SILENT.sub(" ", core).strip(" ,") or core
     system = system_of(specimen)
-    for found in _specimen_pattern().finditer(core):
+    for found in reversed([*_specimen_pattern().finditer(core)]):
         left = f"{core[: found.start()]} {core[found.end() :]}".strip(" ,")
         if left:
             own = _specimens()[found["words"]]
