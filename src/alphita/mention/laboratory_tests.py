@@ -63,14 +63,14 @@ _METHODS = (
 ANY_BLOOD = "Any blood"
 # Systems that "blood" or "urine" mean.
 _MEANT = frozenset(("Ser/Plas", "Ser", "Plas", "PPP", "Ser/Plas/Bld", "Bld", "Urine sed"))
+# Properties whose values are words, which are less usual than numbers.
+COMMENTS = ("Imp", "ID", "Type", "Find", "Prid", "Titr")
 PART = "LOINC:LP"
 # "Iron" is a test, if most concepts that are no parts of tests are tests.
 MAIN_SHARE = 0.5
 MAX_READINGS = 3
 MAX_LOST = 99
 NO_UNIT = ("n/a", "none", "no unit", "unitless")
-# Properties of values that are numbers or kinds, before those that are comments.
-_LAST = frozenset(("Imp", "ID", "Type", "Find", "Prid", "Titr"))
 
 
 class Measurement(NamedTuple):
@@ -271,7 +271,7 @@ class LaboratoryTests:
             rank is None,
             rank or 0,
             bool(said.properties) and axes.property not in said.properties,
-            axes.property in _LAST,
+            _PROPERTIES.get(axes.property, 0) if said.properties else axes.property in COMMENTS,
             axes.method not in ("", usual.method) if axes.method or not usual.method else True,
             bool(usual.system) and axes.system != usual.system,
             _SYSTEMS.get(axes.system, len(_SYSTEMS)),
@@ -304,6 +304,8 @@ def _specimens() -> Mapping[str, str]:
     return found | {clean(word): code for code, one in laboratory.systems().items() for word in one.words}
 
 
+# The usual one first, among those that a unit can be of.
+_PROPERTIES = {code: place for place, code in enumerate(laboratory.properties())}
 _SYSTEMS = {code: place for place, code in enumerate(laboratory.systems())}
 
 

@@ -71,7 +71,7 @@ def wider(system: str) -> frozenset[str]:
 
 @functools.cache
 def properties() -> Mapping[str, tuple[str, ...]]:
-    """Return LOINC's names of each property, by its code."""
+    """Return LOINC's names of each property, by its code; in their order, the usual one first."""
     return {row["property"]: _cells(row["names"]) for row in _properties()}
 
 
