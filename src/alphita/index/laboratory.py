@@ -1,7 +1,7 @@
 """The axes of the laboratory tests in an index, columns of concepts.arrow: null for what is no test.
 
 component, property, time, system, scale, method   see `terminology.laboratory.Axes`; "" for what is not stated
-test_rank                                           int32, 1 for the most common test; null if there is no rank
+test_rank                                           int32, 1 for the most common test; above `MAX_RANK` by orders; null: none
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ FIELDS = {
     "method": ("method_typ", "has_method"),
 }
 RANKS = ("common_test_rank", "common_order_rank")
+# The tests that only rank among those ordered follow those that rank among those performed.
+MAX_RANK = 1_000_000
 TEST_CLASSES = ("Lab Test", "Clinical Observation")
 CODES = {"property": property_code, "system": system_code}
 
@@ -73,10 +75,12 @@ def _properties(terminology: Terminology, wanted: set[str]) -> dict[str, dict[in
 def _of_omop(terminology: Terminology) -> dict[int, Axes]:
     """Return the axes of LOINC's tests in OMOP vocabularies: by name, and by relations where the name does not tell."""
     types = terminology.side_table("semantic_types") if hasattr(terminology, "side_table") else pa.table({})
+    if len(types):
+        is_test = pc.is_in(types.column("semantic_type").cast(pa.string()), value_set=pa.array(TEST_CLASSES))
+        types = types.filter(is_test)
     if not len(types):
         return {}
-    is_test = pc.is_in(types.column("semantic_type").cast(pa.string()), value_set=pa.array(TEST_CLASSES))
-    rows = np.unique(types.filter(is_test).column("concept").to_numpy())
+    rows = np.unique(types.column("concept").to_numpy())
     sources = terminology.concept_sources.take(pa.array(rows)).to_pylist()
     names = terminology.concept_names.take(pa.array(rows)).to_pylist()
     of_row = zip(rows.tolist(), sources, names, strict=True)
@@ -92,7 +96,8 @@ def _of_omop(terminology: Terminology) -> dict[int, Axes]:
 
 
 def _rank(test: str | None, order: str | None) -> int | None:
-    return next((int(rank) for rank in (test, order) if rank and rank.isdecimal() and int(rank)), None)
+    ranks = [(rank, after) for rank, after in ((test, 0), (order, MAX_RANK)) if rank and rank.isdecimal() and int(rank)]
+    return next((int(rank) + after for rank, after in ranks), None)
 
 
 def is_there(concepts: pa.Table) -> bool:

@@ -219,9 +219,11 @@ class MentionReader:
         view: View,
     ) -> dict[int, Measurement]:
         """Add the names of the laboratory tests that labels mean, and the reasons for doubt; return what each says."""
-        if not (self.respell and self.tests):
+        with self._making:
+            tests = self.tests
+        if not (self.respell and tests):
             return {}
-        read = [self.tests.read(label[:MAX_ENCODED_CHARACTERS], *measured) for label, *measured in parted]
+        read = [tests.read(label[:MAX_ENCODED_CHARACTERS], *measured) for label, *measured in parted]
         names = [(row, reading) for row, label in enumerate(read) for reading in label.readings if label.said.usual]
         known: dict[int, tuple[Reading, ...]] = {}
         for row, reading in self._indexed(names, view):
