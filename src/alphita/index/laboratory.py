@@ -1,7 +1,7 @@
 """The axes of the laboratory tests in an index, columns of concepts.arrow: null for what is no test.
 
 component, property, time, system, scale, method   see `terminology.laboratory.Axes`; "" for what is not stated
-test_rank                                           int32, 1 for the most common test; above `MAX_RANK` by orders; null: none
+test_rank   int32, 1 for the most common test; above `MAX_RANK` by orders alone; null if there is none
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _properties(terminology: Terminology, wanted: set[str]) -> dict[str, dict[in
 
 
 def _of_omop(terminology: Terminology) -> dict[int, Axes]:
-    """Return the axes of LOINC's tests in OMOP vocabularies: by name, and by relations where the name does not tell."""
+    """Return the axes of LOINC's tests in OMOP vocabularies: by name, or by relation where the name does not tell."""
     types = terminology.side_table("semantic_types") if hasattr(terminology, "side_table") else pa.table({})
     if len(types):
         is_test = pc.is_in(types.column("semantic_type").cast(pa.string()), value_set=pa.array(TEST_CLASSES))
@@ -96,8 +96,8 @@ def _of_omop(terminology: Terminology) -> dict[int, Axes]:
 
 
 def _rank(test: str | None, order: str | None) -> int | None:
-    ranks = [(rank, after) for rank, after in ((test, 0), (order, MAX_RANK)) if rank and rank.isdecimal() and int(rank)]
-    return next((int(rank) + after for rank, after in ranks), None)
+    numbers = [int(rank) if rank and rank.isdecimal() else 0 for rank in (test, order)]
+    return numbers[0] or (MAX_RANK + numbers[1] if numbers[1] else None)
 
 
 def is_there(concepts: pa.Table) -> bool:

@@ -236,13 +236,13 @@ class LaboratoryTests:
         return {key: list(some.items()) for key, some in found.items()}
 
     def _chosen(self, places: Mapping[int, int], said: Measurement, usual: Usual) -> LabelReading:
-        """Return the names of the tests that agree with a row, the usual one first."""
+        """Return the names of the tests that agree most with a row, the usual one first."""
         if usual.property and not said.properties:
             said = said._replace(properties=frozenset([usual.property]))
-        found = {place: self._axes(place) for place in places}
-        found = {place: axes for place, axes in found.items() if not said.conflicts(axes)}
-        if not found:
-            return LabelReading(said)
+        every = {place: self._axes(place) for place in places}
+        conflicts = {place: len(said.conflicts(axes)) for place, axes in every.items()}
+        # If none agrees, those that agree most are for review.
+        found = {place: axes for place, axes in every.items() if conflicts[place] == min(conflicts.values())}
         # By what decides, then by custom.
         decided = {
             place: (
