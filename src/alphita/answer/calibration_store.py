@@ -142,9 +142,11 @@ class Calibration:
             return ""
         return "taken over from another index" if "index" in carried else "general calibration, lent by another model"
 
-    def __call__(self, table: CandidateTable, features: Features) -> RankedAnswers:
-        """Answer the questions whose candidates are in `table`."""
-        probabilities = self.ranker(features.candidates, features.mentions, table.offsets)
+    def __call__(
+        self, table: CandidateTable, features: Features, penalty: NDArray[np.float64] | None = None
+    ) -> RankedAnswers:
+        """Answer the questions whose candidates are in `table`; a penalty, (c,), is taken off the ranker's scores."""
+        probabilities = self.ranker(features.candidates, features.mentions, table.offsets, penalty)
         order, top = ordered(table, probabilities.score)
         found = self.outcomes(evidence_of(table, features, probabilities, order, top))
         there = top >= 0

@@ -297,7 +297,7 @@ class Normalizer:
     def _results(self, questions: Questions, scored: Scored, top_k: int, explain: bool) -> list[Result]:
         table = scored.table
         if self._ranking.learned and self.calibration is not None and scored.features is not None:
-            answers = self.calibration(table, scored.features)
+            answers = self.calibration(table, scored.features, scored.penalty)
             says_nothing = np.isin([mention.doubt for mention in questions.mentions], SAYS_NOTHING)
             answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
             vetoed = np.append(scored.features.vetoed, True)[answers.top]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,8 +17,12 @@ from alphita.index.encoding import Encoder
 from alphita.index.lookup import WHOLE, How, View
 from alphita.index.store import Index
 from alphita.mention.abbreviations import Abbreviations
+from alphita.mention.laboratory_tests import NO_TEST
 from alphita.mention.reader import Mention, MentionReader
 from alphita.mention.spelling import Reading
+
+# What a candidate's score loses by each axis in conflict, by each more usual test of the component, and as no test.
+CONFLICT, LESS_USUAL, OTHER_KIND = 5.0, 5.0, 20.0
 
 
 class Questions(NamedTuple):
@@ -62,6 +66,8 @@ class Scored(NamedTuple):
     Attributes:
         exhausted: whether a deeper search finds nothing more.
         routes: the routes that were searched.
+        penalty: (c,) what the score of each candidate loses, as it is a test less usual than another, or in conflict.
+        conflicts: for a row of the table, the axes of a laboratory test that disagree with the mention, in words.
     """
 
     queries: list[str]
@@ -69,6 +75,8 @@ class Scored(NamedTuple):
     features: Features | None
     exhausted: bool
     routes: int
+    penalty: NDArray[np.float64]
+    conflicts: Mapping[int, tuple[str, ...]]
 
 
 class Pipeline:
@@ -138,12 +146,31 @@ class Pipeline:
             sides=None if self.assigned is None else sides_of(questions.mentions),
             most=most,
         )
+        penalty, conflicts = self._tested(questions, table)
         features = None
         if featured:
             with self._making:
                 featurizer = self._featurizer
             features = featurizer(Asked(questions.queries, own, questions.mentions, found, view, owner), table)
-        return Scored(questions.queries, table, features, found.exhausted, found.routes)
+            vetoed = np.isin(np.arange(len(table.request)), [*conflicts])
+            features = features._replace(vetoed=features.vetoed | vetoed)
+        return Scored(questions.queries, table, features, found.exhausted, found.routes, penalty, conflicts)
+
+    def _tested(
+        self, questions: Questions, table: CandidateTable
+    ) -> tuple[NDArray[np.float64], dict[int, tuple[str, ...]]]:
+        """Return `Scored.penalty` and `Scored.conflicts`, by what mentions say about laboratory tests."""
+        lost, conflicts = np.zeros(len(table.request)), {}
+        for row, request in enumerate(table.request.tolist()):
+            if (said := questions.mentions[request].measurement) is None:
+                continue
+            axes = self.reader.tests.axes(concept := int(table.concept[row]))
+            found = said.conflicts(axes) if axes is not None else (NO_TEST,) if said.is_given else ()
+            is_other = axes is None and (said.is_given or (bool(said.usual) and self.reader.tests.is_part(concept)))
+            lost[row] = OTHER_KIND if is_other else CONFLICT * len(found) + LESS_USUAL * said.place(concept)
+            if found:
+                conflicts[row] = found
+        return lost, conflicts
 
     @functools.cached_property
     def assigned(self) -> NDArray[np.int64] | None:
@@ -167,7 +194,7 @@ def questions_of(mentions: Sequence[Mention]) -> tuple[Questions, list[int]]:
         if not mention.string:
             places.append(-1)
             continue
-        key = (mention.string, mention.readings, mention.language, mention.is_short)
+        key = (mention.string, mention.readings, mention.language, mention.is_short, mention.measurement)
         number = known.setdefault(key, len(known))
         if number == len(questions.requests):
             request = {queries.setdefault(mention.string, len(queries)): None}

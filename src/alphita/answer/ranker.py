@@ -95,7 +95,11 @@ class Ranker:
         return _mean(self._joined[0], len(self.candidates), candidates)
 
     def __call__(
-        self, candidates: NDArray[np.float32], mentions: NDArray[np.float32], offsets: NDArray[np.int64]
+        self,
+        candidates: NDArray[np.float32],
+        mentions: NDArray[np.float32],
+        offsets: NDArray[np.int64],
+        penalty: Float | None = None,
     ) -> Probabilities:
         """Score n mentions.
 
@@ -103,8 +107,9 @@ class Ranker:
             candidates: (c, d) features, mention by mention.
             mentions: (n, e) features.
             offsets: (n + 1,) where each mention's candidates begin.
+            penalty: (c,) what is taken off the scores.
         """
-        score = self.score(candidates)
+        score = self.score(candidates) - (0.0 if penalty is None else penalty)
         odds = _mean(self._joined[1], len(self.mentions), about(score, candidates, mentions, offsets))
         nil = np.where(np.diff(offsets) > 0, 1 / (1 + np.exp(-np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS))), 1.0)
         return Probabilities(score, softmax(score, offsets) * np.repeat(1 - nil, np.diff(offsets)), nil)

@@ -26,6 +26,7 @@ from alphita.mappings.record import Decision, Method, Relation
 from alphita.mention import products
 from alphita.mention.assertion import ONE_SIDE, SAYS_NOTHING, SHARED_CODE, STATUS_APART, TOP, doubt_of
 from alphita.mention.laboratory import ORIGIN as LABORATORY
+from alphita.mention.laboratory_tests import ORIGIN as LABORATORY_TEST
 from alphita.mention.reader import Mention
 from alphita.mention.spelling import ABBREVIATION as EXPANDED
 from alphita.mention.spelling import SHORTENED, SPELLING, Reading, shortened
@@ -76,6 +77,7 @@ ORIGINS = {
     LABORATORY: "as laboratories say it",
     products.ORIGIN: "as drugs are ordered",
     products.BROADER: "as drugs are ordered; it is broader",
+    LABORATORY_TEST: "the test of this component",
 }
 
 
@@ -359,6 +361,8 @@ class ResultBuilder:
 
     def _contradictions(self, scored: Scored, row: int, term: str) -> tuple[str, ...]:
         features, table = scored.features, scored.table
+        if axes := scored.conflicts.get(row):
+            return axes
         if features is not None and features.candidates[row, COLUMN["contradictions"]]:
             query = scored.queries[int(table.query[row])][:MAX_ENCODED_CHARACTERS]
             return tuple(one.text for one in explain_pair(query, term))

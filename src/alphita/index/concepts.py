@@ -1,7 +1,8 @@
 """The data about each concept in an index: enough to explain answers and to filter, without the terminology.
 
 concepts.arrow       id, name, source, definition (the first one), semantic_types (list); of OMOP vocabularies also
-                     domain, vocabulary, concept_class, standard (S, C or null) and omop_concept_id (int64)
+                     domain, vocabulary, concept_class, standard (S, C or null) and omop_concept_id (int64); of
+                     laboratory tests also their axes (see `laboratory`)
 parents.npy          (p,) int32: the parents of concept c are at parent_offsets[c] up to [c + 1], sorted
 parent_offsets.npy   (n_concepts + 1,) int64
 known_ids.arrow      every CURIE of a concept, sorted: its own, its aliases, those of retired concepts that it replaces
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita.index import laboratory
 from alphita.terminology import prefixes
 from alphita.terminology.prefixes import canonical
 from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD
@@ -106,7 +108,7 @@ def _table(terminology: Terminology, used: NDArray[np.int64], own: NDArray[np.in
     types = side(terminology, "semantic_types")
     columns["semantic_types"] = _list(types, "semantic_type", own, len(used))
     omop = _omop(terminology, columns, own, types) if sources is not None else {}
-    return pa.table(columns | omop)
+    return pa.table(columns | omop | laboratory.columns(terminology, used))
 
 
 def _omop(

@@ -19,6 +19,7 @@ from alphita.answer.records import Result, lines
 from alphita.errors import InputError, UsageError
 from alphita.jobs.reading import MentionRow
 from alphita.mappings.record import COLUMNS, REVIEW, REVIEWED, Mapping
+from alphita.mention.laboratory_tests import parted
 from alphita.terminology.text import clean
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ METHOD, DECISION = FIELDS.index("method"), FIELDS.index("decision")
 MAX_BYTES = 2 * 2**30
 # Of a question and of a candidate, beside the characters, where no string is shared.
 QUESTION_BYTES, CANDIDATE_BYTES = 200, 700
+
+LOINC = "LOINC:"
 
 Question = str | tuple[str, bytes, str | None]
 Answer = tuple[tuple[Any, ...], ...]
@@ -169,8 +172,12 @@ class Memory:
 
     def answer(self, mention: str, *, explain: bool = False) -> Answer | None:
         """Return the answer to a mention, its values those of `FIELDS` and `REVIEW`; None: nothing is settled."""
-        decision = self.decisions.get(clean(mention))
+        label = parted(mention)[0]
+        decision = self.decisions.get(clean(mention)) or self.decisions.get(clean(label))
         if decision is None:
+            return None
+        if label != mention and (decision.concept_id or "").startswith(LOINC):
+            # "Creatinine" was settled for some specimen and unit, which the store does not tell.
             return None
         why = ", ".join(filter(None, (f"reviewed: {decision.kind} by {decision.reviewer}", decision.at)))
         values = {

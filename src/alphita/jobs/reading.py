@@ -24,6 +24,7 @@ from typing import IO, Any, NamedTuple
 
 from alphita import textio, workbooks
 from alphita.errors import InputError, UsageError
+from alphita.mention.laboratory_tests import with_measurement
 from alphita.registry import unknown
 from alphita.textio import ENDED, Record, records
 
@@ -31,7 +32,8 @@ from alphita.textio import ENDED, Record, records
 DEFAULT_COLUMN = "mention"
 # A count, also as spreadsheets and data frames write it where a cell of the column is missing: 3.0.
 WHOLE = re.compile(r"([0-9]{1,18})(\.0*)?")
-_ENDS_WITH_VALUE = re.compile(r"\d\s*$")
+# No name of an analyte: "CD4", "C3".
+_ENDS_WITH_VALUE = re.compile(r"(?:(?<![^\W_])\d|\d[.,])\d*\s*$")
 
 
 class MentionRow(NamedTuple):
@@ -45,22 +47,27 @@ class MentionRow(NamedTuple):
     language: str | None = None
     frequency: int | None = None
     measured: str | None = None
+    specimen: str | None = None
     problem: str | None = None
     value: object = None
     field: str | None = None
 
     @property
     def asked(self) -> str:
-        """What is looked up: the mention, with unit and range if it ends with a value: "K+ 2.8 mmol/L (3.5-5.1)"."""
-        return f"{self.mention or ''} {self.measured}" if self.measured else self.mention or ""
+        """What is looked up: the mention, with what was measured.
+
+        A value at its end has unit and range, "K+ 2.8 mmol/L (3.5-5.1)"; the label of a laboratory test has specimen
+        and unit, "Potassium [Serum; mmol/L]".
+        """
+        return self.measured or self.mention or ""
 
 
 def checked(
     number: int, line: int, mention: str, further: Sequence[str | None], *, names: Sequence[str | None], encoding: str
 ) -> MentionRow:
     """Check the texts of a row."""
-    code, context, language, frequency, unit, bounds = (*further, *[None] * 6)[:6]
-    for place, text in enumerate((mention, code, context, language, None, unit, bounds)):
+    code, context, language, frequency, unit, bounds, specimen = (*further, *[None] * 7)[:7]
+    for place, text in enumerate((mention, code, context, language, None, unit, bounds, specimen)):
         if text is None or (text.isascii() and "\0" not in text):
             continue
         name = names[place]
@@ -78,16 +85,17 @@ def checked(
             problem = f"{names[4]!r} is no whole number of 0 or more"
             return MentionRow(number, line, None, problem=problem, value=printable(frequency), field=names[4])
         count = int(whole[1])
-    measured = _measured(mention, unit, bounds) if unit or bounds else None
+    measured = _measured(mention, unit, bounds, specimen) if unit or bounds or specimen else None
     return MentionRow(number, line, mention, code, context or None, language or None, count, measured)
 
 
-def _measured(mention: str, unit: str | None, bounds: str | None) -> str | None:
-    """Return the unit and range of the value that a mention ends with; None for no value."""
-    if not _ENDS_WITH_VALUE.search(mention):
-        return None
+def _measured(mention: str, unit: str | None, bounds: str | None, specimen: str | None) -> str:
+    """Return a mention with the unit and range of its value; without one, with the specimen and unit of its test."""
+    if specimen or not _ENDS_WITH_VALUE.search(mention):
+        return with_measurement(mention, specimen, unit)
     bounds = f"({bounds.strip().strip('()[]')})" if bounds and bounds.strip() else ""
-    return f"{(unit or '').strip()} {bounds}".strip() or None
+    measured = f"{(unit or '').strip()} {bounds}".strip()
+    return f"{mention} {measured}" if measured else mention
 
 
 def check_text(name: str, kind: Any) -> None:  # noqa: ANN401
@@ -127,7 +135,10 @@ def printable(text: str) -> str:
 
 STDIN = "-"
 # The columns that may be named, the mentions' first, then as `MentionFile.checked` takes them.
-FURTHER = ("code_column", "context_column", "language_column", "frequency_column", "unit_column", "range_column")
+FURTHER = (
+    *("code_column", "context_column", "language_column", "frequency_column"),
+    *("unit_column", "range_column", "specimen_column"),
+)
 COLUMN_OPTIONS = ("column", *FURTHER)
 SUFFIXES = {
     ".csv": "csv",
@@ -164,8 +175,9 @@ class MentionFile:
         context_column: the column of the texts that the mentions stand in, or None.
         language_column: the column of the mentions' languages, or None.
         frequency_column: the column of how often each mention occurs, or None.
-        unit_column: the column of the unit of the value that a mention ends with, or None.
+        unit_column: the column of the unit of the value that a mention ends with, or of a laboratory test, or None.
         range_column: the column of the range of that value, "3.5-5.1" or "<5", or None.
+        specimen_column: the column of the specimen of a laboratory test, or None.
         sheet: of an Excel workbook; None if only one has anything in it.
         private: errors do not name the columns there are, which without a header are cells of the first row.
         encoding: of the text; any in which a line ends with the byte 10.
@@ -183,6 +195,7 @@ class MentionFile:
     frequency_column: str | None = None
     unit_column: str | None = None
     range_column: str | None = None
+    specimen_column: str | None = None
     sheet: str | None = None
     private: bool = False
     _raw: IO[bytes] | None = field(default=None, repr=False)
@@ -302,7 +315,8 @@ class MentionFile:
             wanted += [name and schema.names[self.choose(schema.names, name)] for name in self.further()]
             names = list(dict.fromkeys(name for name in wanted if name is not None))
             check_text(names[0], schema.field(names[0]).type)
-            for name in (self.context_column, self.language_column, self.unit_column, self.range_column):
+            texts_of = (self.context_column, self.language_column, self.unit_column, self.range_column)
+            for name in (*texts_of, self.specimen_column):
                 # Data frames store a column without any value as one of nulls.
                 if name is not None and not pa.types.is_null(schema.field(name).type):
                     check_text(name, schema.field(name).type)
@@ -464,13 +478,12 @@ def _row(table: MentionFile, number: int, line: int, record: dict[str, Any], col
     mention = record.get(column, ...)
     if mention is ...:
         return MentionRow(number, line, None, problem=f"no {column!r} in this object", value=list(record), field=column)
-    code, context, language, frequency, unit, bounds = (name and record.get(name) for name in table.further())
+    code, context, language, frequency, *measured = (name and record.get(name) for name in table.further())
     texts = (
         (column, mention),
         (table.context_column, context),
         (table.language_column, language),
-        (table.unit_column, unit),
-        (table.range_column, bounds),
+        *zip((table.unit_column, table.range_column, table.specimen_column), measured, strict=True),
     )
     for name, text in texts:
         if not isinstance(text, str | None):
@@ -483,7 +496,7 @@ def _row(table: MentionFile, number: int, line: int, record: dict[str, Any], col
         None if value is None else as_text(value) if isinstance(value, float) else str(value)
         for value in (code, frequency)
     )
-    return table.checked(number, line, mention or "", code, context, language, frequency, unit, bounds)
+    return table.checked(number, line, mention or "", code, context, language, frequency, *measured)
 
 
 def cells_of(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:

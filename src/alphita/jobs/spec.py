@@ -54,6 +54,7 @@ OF_ONE_FILE: dict[str, tuple[object, ...]] = {
     "input_format": ("parquet",),
     "unit_column": (),
     "range_column": (),
+    "specimen_column": (),
     "sheet": (),
     "delimiter": (),
     "encoding": ("utf-8",),
@@ -138,7 +139,12 @@ class Spec:
         None, panel=INPUT, help="Column with the count of each string, kept as 'frequency'."
     )
     unit_column: str | None = option(
-        None, panel=INPUT, help="Column with the unit of the value at the end of a string: 'K+ 2.8', mmol/L."
+        None,
+        panel=INPUT,
+        help="Column with the unit of a laboratory test, or of the value at the end of a string: 'K+ 2.8', mmol/L.",
+    )
+    specimen_column: str | None = option(
+        None, panel=INPUT, help="Column with the specimen of a laboratory test: Serum, Urine, ..."
     )
     range_column: str | None = option(
         None,

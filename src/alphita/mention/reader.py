@@ -15,11 +15,12 @@ import numpy as np
 from alphita.index.lookup import MAX_ENCODED_CHARACTERS, WHOLE, View
 from alphita.index.out_of_scope_names import Words
 from alphita.index.store import Index
-from alphita.mention import assertion, axes
+from alphita.mention import assertion, axes, laboratory_tests
 from alphita.mention.abbreviations import Abbreviations, Expansion
 from alphita.mention.axes import Habits, habits_of
 from alphita.mention.laboratory import Laboratory
 from alphita.mention.products import Products
+from alphita.mention.laboratory_tests import LaboratoryTests, Measurement
 from alphita.mention.spelling import (
     ABBREVIATION,
     SPELLING,
@@ -35,6 +36,8 @@ from alphita.terminology.rules import negation
 from alphita.terminology.rules.lexicon import read
 from alphita.terminology.text import clean_many
 
+# Standings of terms with exact scope (see `index.segment`).
+EXACT_STANDING = 2
 # Maximum capitals in a short form.
 SHORT_CAPITALS = 6
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
@@ -53,6 +56,7 @@ class Mention:
         doubt: why no answer to it is accepted without review, a text with a label; "" if there is no reason.
         status: `axes.PAST`, `axes.FAMILY`, or 0; 0 also for what is past, if the terminology does not tell it apart.
         identifier: its CURIE, if it is an identifier.
+        measurement: what it says about a laboratory test; None if the index has no tests.
     """
 
     text: str
@@ -63,6 +67,7 @@ class Mention:
     doubt: str
     status: int
     identifier: str | None
+    measurement: Measurement | None = None
 
     @property
     def assertion(self) -> str | None:
@@ -87,14 +92,17 @@ class MentionReader:
         view: View = WHOLE,
     ) -> list[Mention]:
         """Read mentions, each with its context and language."""
+        texts, parted = mentions, [laboratory_tests.parted(mention) for mention in mentions]
+        mentions = [label for label, _, _ in parted]
         cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         readings = self._readings(mentions, cleaned, contexts, languages, view)
         self._read_orders(cleaned, readings, view)
         of_values = self._read_laboratory(cleaned, readings, view) | self._without_finding(cleaned)
+        tests = self._read_tests(parted, cleaned, readings, of_values, view)
         doubts = self._doubts([string[:MAX_ENCODED_CHARACTERS] for string in cleaned], readings)
         return [
             Mention(
-                mention,
+                texts[row],
                 string,
                 languages[row] if languages is not None else None,
                 len(mention) <= SHORT_CAPITALS and _CAPITALS.fullmatch(mention) is not None,
@@ -102,6 +110,7 @@ class MentionReader:
                 of_values.get(row) or doubts[row],
                 self._status(string),
                 assertion.identifier_of(mention),
+                tests.get(row),
             )
             for row, (mention, string) in enumerate(zip(mentions, cleaned, strict=True))
         ]
@@ -228,6 +237,45 @@ class MentionReader:
     @functools.cached_property
     def _products(self) -> Products:
         return Products(self.index)
+
+    def _read_tests(
+        self,
+        parted: Sequence[tuple[str, str, str]],
+        cleaned: Sequence[str],
+        readings: list[tuple[Reading, ...]],
+        doubts: dict[int, str],
+        view: View,
+    ) -> dict[int, Measurement]:
+        """Add the names of the laboratory tests that labels mean, and the reasons for doubt; return what each says."""
+        with self._making:
+            tests = self.tests
+        if not (self.respell and tests):
+            return {}
+        read = [tests.read(label[:MAX_ENCODED_CHARACTERS], *measured) for label, *measured in parted]
+        names = [(row, reading) for row, label in enumerate(read) for reading in label.readings if label.said.usual]
+        known: dict[int, tuple[Reading, ...]] = {}
+        for row, reading in self._indexed(names, view):
+            known[row] = (*known.get(row, ()), reading)
+        for row, label in enumerate(read):
+            there = known.get(row, ()) if label.said.usual else label.readings
+            if there and there[0].string != cleaned[row] and not self._names_test(cleaned[row]):
+                readings[row] = (*there, *readings[row])
+                doubts |= {row: label.doubt} if label.doubt else {}
+        return {row: label.said for row, label in enumerate(read)}
+
+    def _names_test(self, string: str) -> bool:
+        """Tell whether a cleaned string is an exact name of a single concept, and this is a laboratory test."""
+        segment = self.index.segment
+        row = int(segment.strings.rows([string])[0])
+        terms = slice(segment.offsets[row], segment.offsets[row + 1]) if row >= 0 else slice(0, 0)
+        named = np.unique(segment.term_concept[terms])
+        exact = segment.standing[terms] < EXACT_STANDING
+        return len(named) == 1 and bool(exact.any()) and self.tests.axes(int(named[0])) is not None
+
+    @functools.cached_property
+    def tests(self) -> LaboratoryTests:
+        """The laboratory tests of the index."""
+        return LaboratoryTests(self.index.segment.concepts)
 
     def _without_finding(self, cleaned: Sequence[str]) -> dict[int, str]:
         """Flag placeholder mentions such as "n/a", unless a term has this name."""

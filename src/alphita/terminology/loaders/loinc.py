@@ -32,8 +32,10 @@ TERMS = ("loinc.csv", "loinctablecore.csv")
 PART_LINKS = ("loincpartlink_primary.csv", "loincpartlink_supplementary.csv", "loincpartlink.csv")
 HIERARCHIES = ("componenthierarchybysystem.csv", "multiaxialhierarchy.csv", "multi-axial_hierarchy.csv")
 _NAMES = ("SHORTNAME", "DisplayName", "CONSUMER_NAME", "RELATEDNAMES2")
+# How common the test is, among those performed and those ordered: 1 for the most common, 0 for none of the common ones.
+_RANKS = ("COMMON_TEST_RANK", "COMMON_ORDER_RANK")
 _OTHERS = ("CLASS", "CLASSTYPE", "STATUS", "DefinitionDescription", "EXTERNAL_COPYRIGHT_NOTICE")
-_TERMS = ("LOINC_NUM LONG_COMMON_NAME", (*AXES, *_NAMES, *_OTHERS))
+_TERMS = ("LOINC_NUM LONG_COMMON_NAME", (*AXES, *_NAMES, *_RANKS, *_OTHERS))
 _LINKS = ("LoincNumber PartNumber", ("PartName", "PartTypeName", "Property"))
 _EDGES = ("IMMEDIATE_PARENT CODE", ("CODE_TEXT",))
 # File -> the columns that it must have, and those that it may have.
@@ -318,9 +320,10 @@ def _semantic_types(loinc: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _properties(loinc: pl.DataFrame) -> pl.DataFrame:
-    """Return the axes, the status where it is not ACTIVE, and the notice that third parties' content must carry."""
-    status = loinc.with_columns(STATUS=pl.col("STATUS").replace("ACTIVE", ""))
-    columns = {axis: axis.lower() for axis in AXES}
+    """Return the axes, the ranks, the status where it is not ACTIVE, and the notice that copies must carry."""
+    unranked = {column: pl.col(column).replace("0", "") for column in _RANKS}
+    status = loinc.with_columns(STATUS=pl.col("STATUS").replace("ACTIVE", ""), **unranked)
+    columns = {axis: axis.lower() for axis in (*AXES, *_RANKS)}
     columns |= {"STATUS": "status", "EXTERNAL_COPYRIGHT_NOTICE": "copyright_notice"}
     frames = [
         status.filter(_given(column)).select("concept", "file", "line", name=pl.lit(name), value=column)
