@@ -19,8 +19,8 @@ from alphita.mention import assertion, axes, laboratory_tests
 from alphita.mention.abbreviations import Abbreviations, Expansion
 from alphita.mention.axes import Habits, habits_of
 from alphita.mention.laboratory import Laboratory
-from alphita.mention.products import Products
 from alphita.mention.laboratory_tests import LaboratoryTests, Measurement
+from alphita.mention.products import Products
 from alphita.mention.spelling import (
     ABBREVIATION,
     SPELLING,
