@@ -18,7 +18,7 @@ from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, TargetInfo
-from alphita.mappings.record import COLUMNS, REVIEWED, Mapping, MappingType, Method, Relation, Status
+from alphita.mappings.record import COLUMNS, JOINT, REVIEWED, Mapping, MappingType, Method, Relation, Status
 from alphita.registry import unknown
 
 T = TypeVar("T")
@@ -204,8 +204,13 @@ def one_by_one(mappings: Sequence[Mapping]) -> Iterator[Mapping]:
     for mapping in mappings:
         if mapping.concept_id is None or "|" not in mapping.concept_id:
             yield mapping
-        else:
-            yield from (replace(mapping, concept_id=code) for code in mapping.concept_id.split("|"))
+            continue
+        codes = mapping.concept_id.split("|")
+        names: list[str | None] = [*(mapping.concept_name or "").split(JOINT)]
+        if len(names) != len(codes):
+            names = [mapping.concept_name] * len(codes)
+        for code, name in zip(codes, names, strict=True):
+            yield replace(mapping, concept_id=code, concept_name=name)
 
 
 def left_out(mapping: Mapping, statuses: Sequence[str] = (), settled: bool = False) -> str | None:
