@@ -5,15 +5,29 @@ import { facts, omop, texts } from "./row.js";
 
 const PAUSE = 120; // ms without a keystroke before the server is asked
 const TOP = 30;
-const FILTERS = ["domain", "vocabulary", "concept_class"];
+
+/** @typedef {{id: string, name: string, omop: any, matched_term?: string, maps_to?: Concept[]}} Concept */
 
 export class Picker {
+  /** @param {import("./client.js").Api} api */
   constructor(api) {
     this.api = api;
+    /** @type {Concept[]} */
+    this.found = [];
+    /** @type {Concept[]} */
+    this.chosen = [];
+    this.place = 0;
+    this.project = "";
+    /** @type {string | null} */
+    this.answered = null;
+    /** @type {((answer: {id: string, relation: string} | null) => void) | null} */
+    this.done = null;
+    this.filters = { domain: byId("picker-domain"), vocabulary: byId("picker-vocabulary"), concept_class: byId("picker-concept_class") };
     this.dialog = closable(byId("picker"));
     this.input = byId("picker-input");
     this.results = byId("picker-results");
     this.concepts = new Map();
+    /** @type {Record<string, string[]> | null} */
     this.choices = null; // of an index of OMOP vocabularies: the values of each filter
     this.input.addEventListener("input", () => {
       clearTimeout(this.timer);
@@ -27,25 +41,33 @@ export class Picker {
       else this.#show(Number(option.dataset.place));
       this.input.focus();
     });
-    for (const filter of [byId("picker-standard"), ...FILTERS.map((name) => byId(`picker-${name}`))]) filter.addEventListener("change", () => this.#search());
+    for (const filter of [byId("picker-standard"), ...Object.values(this.filters)]) filter.addEventListener("change", () => this.#search());
     this.dialog.addEventListener("close", () => this.done?.(null));
-    this.dialog.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
+    this.dialog.querySelector("form")?.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  /** Say by what a project's searches can be narrowed; `standard`: they begin with standard concepts only. */
+  /**
+   * Say by what a project's searches can be narrowed; `standard`: they begin with standard concepts only.
+   *
+   * @param {Record<string, string[]> | null} choices
+   * @param {boolean} standard
+   */
   narrow(choices, standard) {
     this.choices = choices;
     byId("picker-filters").hidden = !choices;
     byId("picker-label").textContent = choices ? "Name, part of a name, OMOP concept id, or code" : "Name, part of a name, id or code";
     byId("picker-standard").checked = standard;
-    for (const name of choices ? FILTERS : []) {
-      fill(byId(`picker-${name}`), make("option", { value: "", text: "any" }), choices[name].map((value) => make("option", { value, text: value })));
+    for (const [name, filter] of Object.entries(this.filters)) {
+      fill(filter, make("option", { value: "", text: "any" }), choices?.[name].map((value) => make("option", { value, text: value })));
     }
   }
 
   /**
    * Let the user find concepts for a text of a project; resolves with {id, relation}, ids joined by "|", or null.
    * `typed`: what to search for first, if not the text.
+   *
+   * @param {string} mention
+   * @returns {Promise<{id: string, relation: string} | null>}
    */
   ask(mention, relation = "exact", project = "", typed = mention) {
     this.project = project;
@@ -65,7 +87,8 @@ export class Picker {
 
   #filters() {
     if (!this.choices) return {};
-    return { standard: byId("picker-standard").checked, ...Object.fromEntries(FILTERS.map((name) => [name, byId(`picker-${name}`).value])) };
+    const chosen = Object.entries(this.filters).map(([name, filter]) => [name, filter.value]);
+    return { standard: byId("picker-standard").checked, ...Object.fromEntries(chosen) };
   }
 
   async #search() {
@@ -84,7 +107,7 @@ export class Picker {
       this.found = concepts;
       this.answered = text;
       this.#draw(concepts.length ? "" : "Nothing found.");
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       if (!signal.aborted) this.#draw(`Not searched: ${error.message}.`);
     }
   }
@@ -104,6 +127,7 @@ export class Picker {
         `${one.name} `, make("span", { "aria-hidden": "true", text: "✕" })))));
   }
 
+  /** @param {number} place */
   #show(place) {
     this.place = place;
     const options = [...this.results.children];
@@ -132,14 +156,15 @@ export class Picker {
     fill(pane, this.#head(hit),
       one.retired ? make("p", { class: "warning", text: `Retired${one.replaced_by?.length ? `; replaced by ${[one.replaced_by].flat().join(", ")}` : ""}` }) : null,
       one.definition ? make("p", { text: one.definition }) : null,
-      facts([["Synonyms", texts(one.synonyms).filter((text) => text !== one.name).join("; ")], ["Types", one.omop ? "" : texts(one.types).join("; ")]]),
+      facts([["Synonyms", texts(one.synonyms).filter((/** @type {string} */ text) => text !== one.name).join("; ")], ["Types", one.omop ? "" : texts(one.types).join("; ")]]),
       this.#around("Parents", one.parents, one.parents.length), this.#around("Children", one.children, one.n_children));
   }
 
+  /** @param {Concept} hit */
   #head(hit) {
     const targets = hit.maps_to || [];
     const total = this.#with(this.#targets()).length;
-    const what = targets.length === 1 ? "the standard concept" : `all ${targets.length} standard concepts`;
+    const what = ["", "the standard concept", "both standard concepts"][targets.length] || `all ${targets.length} standard concepts`;
     return [
       make("h3", { text: hit.name }), make("code", { text: hit.id }), omop(hit.omop),
       targets.length ? make("div", { class: "warning" }, make("b", { text: "Not standard. OMOP maps it to:" }),
@@ -152,7 +177,13 @@ export class Picker {
     ];
   }
 
-  /** The concepts above or below the current one, each a button that goes there. */
+  /**
+   * The concepts above or below the current one, each a button that goes there.
+   *
+   * @param {string} title
+   * @param {Concept[]} concepts
+   * @param {number} number
+   */
   #around(title, concepts, number) {
     if (!concepts?.length) return null;
     const left = number - concepts.length;
@@ -161,15 +192,19 @@ export class Picker {
       left > 0 ? make("p", { class: "quiet", text: `and ${count(left)} more` }) : null);
   }
 
+  /** @param {string} id */
   #goTo(id) {
     this.input.value = id;
     this.input.focus();
     this.#search();
   }
 
+  /** @param {KeyboardEvent} event */
   #key(event) {
     if (event.isComposing) return;
-    const to = { ArrowDown: this.place + 1, ArrowUp: this.place - 1, PageDown: this.place + 8, PageUp: this.place - 8 }[event.key];
+    /** @type {Record<string, number>} */
+    const steps = { ArrowDown: this.place + 1, ArrowUp: this.place - 1, PageDown: this.place + 8, PageUp: this.place - 8 };
+    const to = steps[event.key];
     if (to !== undefined && this.found.length) {
       event.preventDefault();
       this.#show(Math.max(0, Math.min(this.found.length - 1, to)));
@@ -189,6 +224,12 @@ export class Picker {
     return hit.maps_to?.length ? hit.maps_to : [hit];
   }
 
+  /**
+   * What was chosen so far and these, each once.
+   *
+   * @param {Concept[]} concepts
+   * @returns {Concept[]}
+   */
   #with(concepts) {
     return [...new Map([...this.chosen, ...concepts].map((one) => [one.id, one])).values()];
   }
@@ -202,6 +243,7 @@ export class Picker {
     this.input.select();
   }
 
+  /** @param {Concept[]} concepts */
   #take(concepts) {
     const all = this.#with(concepts);
     if (!all.length) return;

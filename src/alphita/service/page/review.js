@@ -145,8 +145,13 @@ function take(number) {
   else decide("choose", one.concept_id, page.relation || one.relation || "exact");
 }
 
-/** Let the user search for a concept, first for what is `typed`, and take it. */
-async function choose(typed = undefined, relation = null) {
+/**
+ * Let the user search for concepts, first for what is `typed`, and take them.
+ *
+ * @param {string} [typed]
+ * @param {string | null} [relation]
+ */
+async function choose(typed, relation = null) {
   const { row } = page;
   if (!row) return;
   const found = await picker.ask(row.mention, page.relation || relation || "exact", page.project || "", typed);

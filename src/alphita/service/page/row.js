@@ -80,11 +80,15 @@ function card(one, number, decisions) {
     one.explanation ? make("p", { class: "why", text: one.explanation }) : null);
 }
 
-/** What OMOP says of a concept: its mark, id, domain, vocabulary and class; nothing of another concept. */
+/**
+ * What OMOP says of a concept: its mark, id, domain, vocabulary and class; nothing of another concept.
+ *
+ * @param {any} facts
+ */
 export function omop(facts) {
   if (!facts) return null;
   const [mark, meaning] = standardMark(facts);
-  return make("span", { class: "omop" }, make("span", { class: `tag${mark === "S" ? " good" : ""}`, title: meaning, text: mark }),
+  return make("span", { class: "omop" }, make("abbr", { class: `tag${mark === "S" ? " good" : ""}`, title: meaning, text: mark }),
     make("span", { class: "quiet", text: ` OMOP ${omopLine(facts)}` }));
 }
 
