@@ -250,8 +250,8 @@ def omop_target(header: Header, concept_id: str | None) -> TargetInfo | None:
         return TargetInfo(int(number[1]), "", "")
     if header.target_info is None:
         raise UsageError(
-            f"this format needs OMOP's concept ids, and {concept_id} has none; normalise with an index of a "
-            "terminology from 'alphita terminology import omop', or write CSV and convert that with "
-            "alphita mappings convert and --concepts CONCEPT.csv"
+            f"this format needs OMOP's concept ids, and {concept_id} has none; 'alphita review export' and 'alphita "
+            "mappings convert' find them by --concepts CONCEPT.csv, and 'alphita normalize' with an index of a "
+            "terminology from 'alphita terminology import omop'"
         )
     return None
