@@ -62,7 +62,7 @@ def ids(found):
     ],
 )
 def test_a_search_is_narrowed_and_standard_concepts_come_first(index, narrowed, expected):
-    found = Finder(index, narrowed=Narrowed(**narrowed)).find("wobbly leg", 20)
+    found = Finder(index).find("wobbly leg", 20, narrowed=Narrowed(**narrowed))
     beginning = [one for one in found if one.matched_term.lower().startswith("wobbly leg")]
     by_own_name = [one for one in beginning if one.matched_term == one.name]
     assert sorted(ids(by_own_name)) == sorted(expected)
@@ -72,8 +72,8 @@ def test_a_search_is_narrowed_and_standard_concepts_come_first(index, narrowed, 
 
 @pytest.mark.parametrize("typed", ["4", "W19.1", "w19.1", " W19.1 ", "ICD10CM:W19.1", "OMOP:4"])
 def test_an_id_or_a_code_finds_its_concept_whatever_the_filters_are(index, typed):
-    for narrowed in (None, Narrowed(standard=True, domain="Drug"), Narrowed(domain="none such")):
-        found = Finder(index, narrowed=narrowed).find(typed, 5)
+    for narrowed in (Narrowed(), Narrowed(standard=True, domain="Drug"), Narrowed(domain="none such")):
+        found = Finder(index).find(typed, 5, narrowed=narrowed)
         assert ids(found)[:1] == [4]
         assert [one.id for one in found[0].maps_to] == ["SNOMEDCT:901", "SNOMEDCT:903"]
 

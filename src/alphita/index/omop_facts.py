@@ -33,9 +33,7 @@ def omop_facts(segment: Segment, rows: Sequence[int]) -> list[OmopFacts | None]:
         return [None] * len(rows)
     table = segment.concepts.select(["id", *COLUMNS]).take(pa.array(rows, pa.int64()))
     return [
-        None
-        if number is None
-        else OmopFacts(number, "" if prefix == "OMOP" else code, *(cell or "" for cell in cells))
+        None if number is None else OmopFacts(number, "" if prefix == "OMOP" else code, *(cell or "" for cell in cells))
         for curie, number, *cells in zip(*(column.to_pylist() for column in table.columns), strict=True)
         for prefix, _, code in [curie.partition(":")]
     ]

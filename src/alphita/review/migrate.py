@@ -42,8 +42,7 @@ REASONS = {
     "retired": "the concept is retired and nothing live replaces it; those to consider are named",
     "split": "several concepts replace it, or have its id as an alternative one",
     "renamed": "the concept has another preferred term",
-    "no longer standard": "the concept lost OMOP's standard flag; a decision follows the single standard concept that it "
-    "maps to; several are named",
+    "no longer standard": "the concept lost OMOP's standard flag; what it maps to, if it is one concept, replaces it",
     "domain": "the concept, or what replaces it, is of another domain of OMOP, and belongs in another table",
     "term lost": "the term that spoke for the concept is no more one of its terms",
     "newly named": "the mention is a name of other concepts in the new release, and was not in the old one",

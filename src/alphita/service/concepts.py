@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field
 from alphita.answer.records import DECIMALS
 from alphita.errors import InputError
 from alphita.index.omop_facts import OmopFacts, omop_facts
+from alphita.index.segment import Segment
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
 from alphita.review.store import ReviewStore
@@ -132,9 +133,11 @@ def _of_index(asked: str, row: int, index: Index) -> Concept:
 
 # Strings looked at for one concept wanted: most strings name one concept, most concepts have few.
 STRINGS_A_CONCEPT = 4
+# Similar strings looked at, where filters leave few concepts.
+MAX_STRINGS = 2_000
 ALL = Concepts()
-# Searches of projects with concepts of their own, or with filters, that are kept.
-KEPT = 16
+# Searches of projects with concepts of their own, and filters of searches, that are kept.
+KEPT = 8
 # A code has a digit, and no spaces.
 _CODE = re.compile(r"(?=.*\d)[^\s:|]{1,50}")
 
@@ -149,26 +152,37 @@ class FoundConcept(Named):
 
 @dataclass(frozen=True)
 class Narrowed:
-    """Filters of one search, by OMOP's columns; an id or a code that is typed in full is found whatever they are."""
+    """Filters of one search, by OMOP's columns; an id or a code that is typed in full is found whatever they are.
 
-    standard: Annotated[bool | None, Query(description="only standard concepts (OMOP); null: as the project has it")] = None
+    `standard` None: as the project has it.
+    """
+
+    standard: Annotated[bool | None, Query(description="only standard concepts (OMOP)")] = None
     domain: Annotated[str, Query(max_length=100, description="only this domain (OMOP)")] = ""
     vocabulary: Annotated[str, Query(max_length=100, description="only this vocabulary (OMOP)")] = ""
     concept_class: Annotated[str, Query(max_length=100, description="only this concept class (OMOP)")] = ""
 
-    def concepts(self, index: Index) -> NDArray[np.bool_] | None:
-        """Return which concepts pass, (n_concepts,); None: all."""
+    def passing(self, segment: Segment) -> Passing:
+        """Return what passes."""
         wanted = {"standard": "S" if self.standard else "", **{name: getattr(self, name) for name in CHOICES}}
         wanted = {name: value for name, value in wanted.items() if value}
-        table = index.segment.concepts
-        if not wanted:
-            return None
-        passing = np.full(len(table), set(wanted) <= set(table.column_names))
-        for name in wanted if passing.all() else ():
-            passing &= pc.fill_null(pc.equal(table.column(name), wanted[name]), False).to_numpy()
-        return passing
+        table = segment.concepts
+        concepts = np.full(len(table), set(wanted) <= set(table.column_names))
+        for name in wanted if concepts.any() else ():
+            concepts &= pc.fill_null(pc.equal(table.column(name), wanted[name]), False).to_numpy()
+        terms = concepts[segment.term_concept]
+        return Passing(concepts, np.logical_or.reduceat(terms, np.asarray(segment.offsets[:-1])), float(terms.mean()))
 
 
+class Passing(NamedTuple):
+    """What passes filters: concepts (n_concepts,), strings (n_strings,), and the share of the terms."""
+
+    concepts: NDArray[np.bool_]
+    strings: NDArray[np.bool_]
+    share: float
+
+
+EVERYTHING = Narrowed(standard=False)
 # The columns of an index of OMOP vocabularies by which a search can be narrowed.
 CHOICES = ("domain", "vocabulary", "concept_class")
 
@@ -184,14 +198,10 @@ def choices(index: Index) -> dict[str, list[str]] | None:
 class Finder:
     """Searches one index."""
 
-    def __init__(self, index: Index, concepts: Concepts = ALL, narrowed: Narrowed | None = None) -> None:
-        # An id or a code finds any of these; a name only those that also pass the filters of the search.
+    def __init__(self, index: Index, concepts: Concepts = ALL) -> None:
         self.allowed = concepts.allowed(index)
-        searched, passing = concepts.allowed(index), narrowed and narrowed.concepts(index)
-        if passing is not None:
-            searched.concepts = passing if searched.concepts is None else passing & searched.concepts
-        self._finds_names = passing is None or bool(searched.concepts is not None and searched.concepts.any())
-        self.index, self._terms = searched.searched() if self._finds_names else (index, None)
+        self.index, self._terms = self.allowed.searched()
+        self._passing = functools.lru_cache(KEPT)(lambda narrowed: narrowed.passing(index.segment))
         columns = index.segment.concepts
         sources = pc.unique(columns.column("source")).to_pylist() if "source" in columns.column_names else []
         self._prefixes = ["OMOP", *sorted({*filter(None, sources)} - {"OMOP"})]
@@ -204,7 +214,9 @@ class Finder:
         """Tell whether the vector of what was typed should be given to `find`."""
         return self.index.ngrams is None and bool(self.clean(typed))
 
-    def find(self, typed: str, top: int, vector: NDArray[np.float32] | None = None) -> list[FoundConcept]:
+    def find(
+        self, typed: str, top: int, vector: NDArray[np.float32] | None = None, narrowed: Narrowed = EVERYTHING
+    ) -> list[FoundConcept]:
         """Return concepts: of this id or code, with a name that begins so, then similar ones; each best first.
 
         Standard concepts (OMOP) come before the others whose names fit as well.
@@ -216,11 +228,13 @@ class Finder:
         cleaned = self.clean(typed)
         found: dict[int, tuple[str, float | None]] = {row: (names[row].as_py(), 1.0) for row in self._identified(typed)}
         n_identified = len(found)
-        if cleaned and self._finds_names:
-            for string, similarity in self._strings(cleaned, STRINGS_A_CONCEPT * top, vector):
+        passing = self._passing(narrowed)
+        if cleaned and passing.share:
+            most = min(round(STRINGS_A_CONCEPT * top / passing.share), MAX_STRINGS)
+            for string, similarity in self._strings(cleaned, most, vector, passing.strings):
                 if len(found) >= top:
                     break
-                self._add(found, string, similarity)
+                self._add(found, string, similarity, passing.concepts)
         rows = list(found)[:top]
         facts = dict(zip(rows, omop_facts(self.index.segment, rows), strict=True))
 
@@ -258,23 +272,29 @@ class Finder:
             rows = []
         return [row for row in dict.fromkeys(rows) if row >= 0 and self._may_be(row)]
 
-    def _add(self, found: dict[int, tuple[str, float | None]], string: int, similarity: float | None) -> None:
+    def _add(
+        self,
+        found: dict[int, tuple[str, float | None]],
+        string: int,
+        similarity: float | None,
+        passing: NDArray[np.bool_],
+    ) -> None:
         """Add the concepts that a string names, the one it stands for best first."""
         segment = self.index.segment
         for term in range(int(segment.offsets[string]), int(segment.offsets[string + 1])):
             concept = int(segment.term_concept[term])
-            if concept not in found and (self._terms is None or self._terms[term]):
+            if concept not in found and passing[concept] and (self._terms is None or self._terms[term]):
                 found[concept] = segment.terms.column("string")[term].as_py(), similarity
 
     def _strings(
-        self, cleaned: str, most: int, vector: NDArray[np.float32] | None
+        self, cleaned: str, most: int, vector: NDArray[np.float32] | None, passing: NDArray[np.bool_]
     ) -> Iterator[tuple[int, float | None]]:
         """Give rows of the index's strings, best first, with their similarities; perhaps one twice."""
         index = self.index
         exact = int(index.rows([cleaned])[0])
         if exact >= 0:
             yield exact, 1.0
-        rows = self._beginning(cleaned, most)
+        rows = self._beginning(cleaned, most, passing)
         if index.ngrams is None:
             yield from ((row, None) for row in rows.tolist())
             if vector is not None:
@@ -289,7 +309,7 @@ class Finder:
             (row, value) for row, value in zip(near[0].tolist(), similarity[0].tolist(), strict=True) if row >= 0
         )
 
-    def _beginning(self, cleaned: str, most: int) -> NDArray[np.int64]:
+    def _beginning(self, cleaned: str, most: int, passing: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the rows of the shortest strings that begin so, shortest first."""
         start = cleaned.encode("utf-8", "surrogatepass")
         strings = self.index.strings
@@ -301,7 +321,7 @@ class Finder:
         first = bisect_left(every, start, key=beginning)
         # No UTF-8 text has the byte 0xff, so this comes right after all that begin so.
         last = bisect_left(every, start + b"\xff", lo=first, key=beginning)
-        rows = np.arange(first, last)
+        rows = first + np.flatnonzero(passing[first:last])
         if self._terms is not None:
             rows = rows[self.index.allowed[rows]]
         lengths = self._lengths[rows]
@@ -319,24 +339,23 @@ class Finder:
         return np.diff(ends)
 
 
-EVERYTHING = Narrowed(standard=False)
-
-
 class Finders:
     """Searches one index, for a project of a review what may be answered there."""
 
     def __init__(self, index: Index, store: ReviewStore | None = None) -> None:
         self._store, self._whole = store, Finder(index)
+        self._kept = functools.lru_cache(KEPT)(lambda told: Finder(index, Concepts.from_json(json.loads(told))))
 
-        def finder(told: str, narrowed: Narrowed) -> Finder:
-            return Finder(index, Concepts.from_json(json.loads(told)), narrowed)
+    def of(self, project: str | None) -> Finder:
+        """Return what searches for a project, non-standard concepts (OMOP) too; None: the whole index."""
+        filters = {name: value for name, value in self._filters(project).items() if name != "standard_only"}
+        return self._kept(json.dumps(filters, sort_keys=True)) if filters else self._whole
 
-        self._kept = functools.lru_cache(KEPT)(finder)
+    def narrowed(self, project: str | None, given: Narrowed) -> Narrowed:
+        """Return the filters of a search in a project, which says whether only standard concepts are wanted."""
+        if given.standard is not None:
+            return given
+        return replace(given, standard=bool(self._filters(project).get("standard_only")))
 
-    def of(self, project: str | None, narrowed: Narrowed = Narrowed()) -> Finder:
-        """Return what searches for a project; None: the whole index. Only standard ones are the project's default."""
-        filters = self._store.project(project).filters if self._store is not None and project is not None else {}
-        is_standard = filters.get("standard_only", False) if narrowed.standard is None else narrowed.standard
-        narrowed, filters = replace(narrowed, standard=is_standard), {**filters, "standard_only": False}
-        told = json.dumps(filters, sort_keys=True)
-        return self._whole if not any(filters.values()) and narrowed == EVERYTHING else self._kept(told, narrowed)
+    def _filters(self, project: str | None) -> dict[str, Any]:
+        return self._store.project(project).filters if self._store is not None and project is not None else {}

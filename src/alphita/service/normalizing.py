@@ -302,13 +302,14 @@ def router(
         _check_top(top, settings)
         request.state.asked = [q]
         try:
-            finder = await run_in_threadpool(finders.of, project, narrowed)
+            finder = await run_in_threadpool(finders.of, project)
+            narrowed = finders.narrowed(project, narrowed)
         except Unknown as error:
             raise Refusal(404, "unknown_project", str(error), field="project") from None
         vector = None
         if finder.needs_vector(q):
             vector = (await ask(batcher, request, EncodeKind(), [Question(q)]))[0]
-        found = await run_in_threadpool(finder.find, q, top, vector)
+        found = await run_in_threadpool(finder.find, q, top, vector, narrowed)
         return Response(to_json({"concepts": found}), media_type=JSON)
 
     @routes.get("/concepts/{identifier:path}", response_model=concepts.Concept, responses=documented(404))

@@ -54,7 +54,9 @@ def project_of(
 def release_of(index: Index | None) -> str:
     """Return the versions of an index's sources, as "HP 2026-01-01"; "" if none is said."""
     sources = index.manifest.get("sources", ()) if index is not None else ()
-    told = (f"{source['name']} {source['version']}" for source in sources if source.get("name") and source.get("version"))
+    told = (
+        f"{source['name']} {source['version']}" for source in sources if source.get("name") and source.get("version")
+    )
     return ", ".join(dict.fromkeys(told))
 
 
