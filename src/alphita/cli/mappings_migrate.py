@@ -149,9 +149,9 @@ def _example(change: dict[str, Any]) -> str:
 
 def _concept(change: dict[str, Any], which: str) -> str:
     """Return the concepts of a change, each with its name."""
-    ids, names = (change[f"{which}_{part}"].split(JOINT) for part in ("concept", "name"))
+    ids, names = (change[f"{which}_{part}"].replace(JOINT, "|").split("|") for part in ("concept", "name"))
     if len(ids) != len(names):
-        return f"{JOINT.join(ids)} {JOINT.join(names)}".strip()
+        ids, names = ["|".join(ids)], ["|".join(names)]
     return JOINT.join(f"{id} {name}".strip() for id, name in zip(ids, names, strict=True))
 
 

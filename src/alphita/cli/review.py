@@ -295,4 +295,4 @@ def _omop(spec: ExportSpec, store: ReviewStore) -> Callable[[str], TargetInfo | 
     known = review_files.omop_of(Index.open(spec.index))
     if known is None:
         raise UsageError(f"{spec.index} is no index of OMOP vocabularies; give Athena's CONCEPT.csv by --concepts")
-    return known.get
+    return known
