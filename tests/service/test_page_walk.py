@@ -191,7 +191,7 @@ def test_bulk_is_previewed_and_undone_as_a_whole(browser):
         expect(page.locator("#queue-count")).to_have_text(f"{300 - len(rows)} rows, open")
         assert len(lab.decisions) == len(rows)
         press(page, "u")
-        expect(page.locator("#said")).to_contain_text(f"{len(rows)} decisions, taken in bulk")
+        expect(page.locator("#said")).to_contain_text(f"{len(rows)} decisions, accepted in bulk")
         expect(page.locator("#queue-count")).to_have_text("300 rows, open")
         assert not any(lab.in_force(row.id) for row in lab.table)
 
