@@ -502,7 +502,7 @@ def test_texts_are_shown_as_text_all_that_can_be_used_has_a_name_and_no_bulk_wit
         page.keyboard.press("Tab")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
         press(page, "B")
-        expect(page.locator("#bulk-said")).to_contain_text("not calibrated")
+        expect(page.locator("#bulk-said")).to_contain_text("no calibration")
         expect(page.locator("#bulk-apply")).to_be_disabled()
         page.keyboard.press("Escape")
         page.fill("#filter-search", "onerror")
