@@ -113,6 +113,24 @@ def decided(folder: Path) -> None:
                 store.decide(Decision(f"first-{place.row.id}", "lab", place.row.id, "ann", "accept", concept, "exact"))
 
 
+def released(folder: Path) -> None:
+    """Lay two releases of OMOP vocabularies, and a store of decisions on the first."""
+    for name in ("athena-january", "athena-july"):
+        copied(TERMINOLOGIES / "omop", name)(folder)
+    concepts = folder / "athena-july" / "CONCEPT.csv"
+    text = concepts.read_text(encoding="utf-8")
+    concepts.write_text(text.replace("Blue lantern\tCondition", "Blue lantern\tObservation"), encoding="utf-8")
+    written("local.csv", "code,description\nL1,blue lantern\nL2,lantern oil\n")(folder)
+    for command in (
+        "terminology import omop athena-january -o january.terminology",
+        "index january.terminology -o january.index",
+        "normalize local.csv --to january.index --column description --code-column code --standard-only -o answers.csv",
+        "review import answers.csv -m reviews.sqlite --project lab --source LAB --index january.index --standard-only",
+    ):
+        ran(command)(folder)
+    decided(folder)
+
+
 def brands(folder: Path) -> None:
     """Save the benchmark that the page shows, with data for it."""
     page = folder / "docs" / "evaluation.md"

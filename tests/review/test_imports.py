@@ -63,6 +63,30 @@ def test_a_usagi_file_keeps_its_approvals(tmp_path):
         assert reviews.add_rows("codes", rows) == Added(0, 3)
 
 
+def test_targets_approved_together_are_one_decision_and_written_one_by_one(tmp_path):
+    head, *lines = USAGI.replace("MAPS_TO_VALUE", "MAPS_TO").splitlines(keepends=True)
+    path = tmp_path / "lab.usagi.csv"
+    path.write_text(head + "".join(lines))
+    left_out = Counter()
+    with store(tmp_path) as reviews:
+        reviews.add_rows("codes", files.read(path, usagi, "codes", Rejects(strict=True), left_out=left_out))
+        assert told(reviews)[0][:5] == (1, "ann", "choose", "OMOP:4329847|OMOP:4181583", "exact")
+        assert left_out == {}
+        written = usagi.encode(Header(), list(reviews.mappings("codes"))).decode()
+    cells = [line.split(",") for line in written.splitlines()]
+    assert [(one[0], one[5], *one[9:11]) for one in cells[:2]] == [
+        ("A1", "APPROVED", "4329847", "Myocardial infarction"),
+        ("A1", "APPROVED", "4181583", "Acute"),
+    ]
+    # Read again, they are one decision again.
+    again, folder = tmp_path / "again.usagi.csv", tmp_path / "other"
+    again.write_text(usagi.begin(Header()).decode() + written)
+    folder.mkdir()
+    with store(folder) as other:
+        other.add_rows("codes", files.read(again, usagi, "codes", Rejects(strict=True)))
+        assert told(other)[0][:5] == (1, "ann", "choose", "OMOP:4329847|OMOP:4181583", "exact")
+
+
 def test_the_nearest_concept_of_a_nil_can_be_chosen(tmp_path):
     nil = mapping("toe", None, nearest_id="HP:2", nearest_name="Foot")
     for further in ([], [mapping("toe", "HP:2", rank=2)]):

@@ -392,11 +392,50 @@ def test_a_concept_that_is_no_longer_standard_or_of_another_domain(tmp_path):
             (change.old_concept, change.fate, change.reason, change.new_concept, change.detail)
             for change in planned.changes
         ] == [
-            ("SNOMEDCT:c1", "reopened", "no longer standard", "SNOMEDCT:c3", ""),
+            ("SNOMEDCT:c1", "follows", "no longer standard", "SNOMEDCT:c3", ""),
             ("SNOMEDCT:c2", "reopened", "domain", "SNOMEDCT:c2", "Condition -> Observation"),
             ("SNOMEDCT:c5", "reopened", "no longer standard", "", ""),
         ]
         migrate.apply(store, planned, by="ana")
         assert [store.standing(number).concept_id for number in range(1, 6)] == [
-            None, None, "SNOMEDCT:c3", "SNOMEDCT:c4", None,
+            "SNOMEDCT:c3", None, "SNOMEDCT:c3", "SNOMEDCT:c4", None,
         ]  # fmt: skip
+
+
+def test_what_takes_the_place_of_a_concept_is_standard_and_of_its_domain(tmp_path):
+    before = [(number, "S", "Condition") for number in range(1, 10)]
+    after = [
+        *((1, "", "Condition"), (2, "", "Condition"), (3, "", "Condition")),
+        *((4, "S", "Condition"), (5, "S", "Condition"), (6, "S", "Observation"), (7, "", "Condition")),
+    ]
+    mapped = [(1, 4), (2, 4), (2, 5), (3, 6), (7, 5)]
+    old = omop_release(tmp_path / "old", *before, related=[related(7, 7, "Maps to")])
+    new = omop_release(tmp_path / "new", *after, related=[related(one, to, "Maps to") for one, to in mapped])
+
+    told = changes(old, new).table.filter(kind="standard").select("concept", "detail").rows()
+    assert told[1] == ("SNOMEDCT:c2", "SNOMEDCT:c4 | SNOMEDCT:c5")
+
+    answers = ["SNOMEDCT:c1", "SNOMEDCT:c2", "SNOMEDCT:c3", "SNOMEDCT:c1|SNOMEDCT:c7"]
+    rows = [row(f"text {number}", candidate(one, "x")) for number, one in enumerate(answers, 1)]
+    with store_of(tmp_path / "r.sqlite", rows, old.content_hash) as store:
+        for number, one in enumerate(answers, 1):
+            say(store, number, "accept", one)
+        planned = migrate.plan(store, old, new)
+    assert [(one.fate, one.reason, one.new_concept, one.detail) for one in planned.changes] == [
+        ("follows", "no longer standard", "SNOMEDCT:c4", ""),
+        ("reopened", "no longer standard", "SNOMEDCT:c4 | SNOMEDCT:c5", ""),
+        ("reopened", "domain", "SNOMEDCT:c6", "Condition -> Observation"),
+        (
+            *("follows", "no longer standard", "SNOMEDCT:c4|SNOMEDCT:c5"),
+            "SNOMEDCT:c1 -> SNOMEDCT:c4; SNOMEDCT:c7 -> SNOMEDCT:c5",
+        ),
+    ]
+
+
+def test_a_non_standard_concept_that_maps_to_others_now(tmp_path):
+    concepts = [(1, "", "Condition"), (2, "S", "Condition"), (3, "S", "Condition")]
+    old = omop_release(tmp_path / "old", *concepts, related=[related(1, 2, "Maps to")])
+    new = omop_release(tmp_path / "new", *concepts, related=[related(1, 2, "Maps to"), related(1, 3, "Maps to")])
+    assert changes(old, new).table.select("kind", "concept", "old", "new").rows() == [
+        ("maps_to", "SNOMEDCT:c1", "SNOMEDCT:c2", "SNOMEDCT:c2 | SNOMEDCT:c3")
+    ]

@@ -191,7 +191,7 @@ def test_bulk_is_previewed_and_undone_as_a_whole(browser):
         expect(page.locator("#queue-count")).to_have_text(f"{300 - len(rows)} rows, open")
         assert len(lab.decisions) == len(rows)
         press(page, "u")
-        expect(page.locator("#said")).to_contain_text(f"{len(rows)} decisions, taken in bulk")
+        expect(page.locator("#said")).to_contain_text(f"{len(rows)} decisions, accepted in bulk")
         expect(page.locator("#queue-count")).to_have_text("300 rows, open")
         assert not any(lab.in_force(row.id) for row in lab.table)
 
@@ -502,7 +502,7 @@ def test_texts_are_shown_as_text_all_that_can_be_used_has_a_name_and_no_bulk_wit
         page.keyboard.press("Tab")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
         press(page, "B")
-        expect(page.locator("#bulk-said")).to_contain_text("not calibrated")
+        expect(page.locator("#bulk-said")).to_contain_text("no calibration")
         expect(page.locator("#bulk-apply")).to_be_disabled()
         page.keyboard.press("Escape")
         page.fill("#filter-search", "onerror")

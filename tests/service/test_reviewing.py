@@ -52,7 +52,7 @@ def test_a_row_with_its_candidates(lab):
     first = found["candidates"][0]
     assert first["concept_id"] == "AX:2"
     assert first["definition"].startswith("An ache that is felt in the head.")
-    assert first["parents"] == [{"id": "AX:1", "name": "Ache"}]
+    assert first["parents"] == [{"id": "AX:1", "name": "Ache", "omop": None}]
     assert set(first["synonyms"]) == {"Headache", "Head pain", "Kopfschmerz"}
     assert first["types"] == ["Finding"]
     assert (found["decisions"], found["newest"]) == ([], 0)

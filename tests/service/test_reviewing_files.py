@@ -120,10 +120,11 @@ def test_an_import_brings_its_decisions_and_sets_unsound_rows_aside(lab):
     )
     said = send(lab, body, filename="old.csv").json()
     assert (said["new"], said["decided"], said["overtaken"], said["set_aside"]) == (2, 1, 0, 1)
-    assert said["left_out"] == {"further approved mappings of a row": 1}
+    assert said["left_out"] == {}
     assert (said["problems"][0]["line"], said["problems"][0]["field"]) == ("2", "frequency")
     (decision,) = lab.store.history("new")
     assert (decision.reviewer, decision.at) == ("eve", "2024-05-06T07:08:09.000+00:00")
+    assert decision.concept_id == "AX:4|AX:2"
     assert decision.uid.endswith(":old.csv")
 
 

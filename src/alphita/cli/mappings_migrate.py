@@ -15,6 +15,7 @@ from alphita import artefact, clock, progress, textio
 from alphita.cli._from_spec import Threads
 from alphita.errors import InputError, UsageError
 from alphita.jobs.spec import Concepts
+from alphita.mappings.record import JOINT
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import Normalizer
@@ -129,10 +130,8 @@ def _text(report: dict[str, Any], planned: MigrationPlan) -> str:
     lines = [f"{_release(report['from'])} -> {_release(report['to'])}", f"{report['standing']:>9,}  stand"]
     for fate, count in report["counts"].items():
         some = [change for change in report["changes"] if f"{change['fate']}: {change['reason']}" == fate][:EXAMPLES]
-        shown = "; ".join(
-            " -> ".join(filter(None, (_concept(change, "old"), _concept(change, "new")))) for change in some
-        )
-        lines.append(f"{count:>9,}  {fate:<22} {shown}"[:118].rstrip())
+        lines.append(f"{count:>9,}  {fate}")
+        lines += [f"{'':12} {_example(one)}" for one in some]
     lines.append(f"{report['reopened_rows']:>9,}  rows are open again")
     if report["lost"]:
         lines.append(
@@ -143,8 +142,17 @@ def _text(report: dict[str, Any], planned: MigrationPlan) -> str:
     return "\n".join(lines)
 
 
+def _example(change: dict[str, Any]) -> str:
+    told = f" ({change['detail']})" if change["detail"] else ""
+    return f"{_concept(change, 'old')} -> {_concept(change, 'new') or 'none'}{told}"
+
+
 def _concept(change: dict[str, Any], which: str) -> str:
-    return f"{change[f'{which}_concept']} {change[f'{which}_name']}".strip()
+    """Return the concepts of a change, each with its name."""
+    ids, names = (change[f"{which}_{part}"].replace(JOINT, "|").split("|") for part in ("concept", "name"))
+    if len(ids) != len(names):
+        ids, names = ["|".join(ids)], ["|".join(names)]
+    return JOINT.join(f"{id} {name}".strip() for id, name in zip(ids, names, strict=True))
 
 
 def _release(facts: dict[str, Any]) -> str:

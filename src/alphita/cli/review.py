@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alphita.mappings.formats import TargetInfo
-    from alphita.review.records import Progress
+    from alphita.review.records import Progress, ReviewRow
     from alphita.review.store import ReviewStore
 
 app = typer.Typer(help="Reviews of mappings: rows in, decisions out.", no_args_is_help=True)
@@ -104,6 +105,7 @@ def import_(spec: ImportSpec) -> None:
     with Rejects(options.rejects_of(read), strict=spec.strict, private=spec.private) as rejects:
         read_rows = files.read(answers, reader, project, rejects, header=header, context=context, left_out=left_out)
         rows = list(read_rows)
+    _check_context(spec, rows, context)
     concepts = replace(spec.concepts, sources=spec.concept_sources)
     facts = review_files.project_of(project, spec.source, spec.column, index, blind=not spec.open, concepts=concepts)
     with ReviewStore.open(spec.mappings, create=True) as store:
@@ -126,14 +128,31 @@ def _context(spec: ImportSpec) -> dict[int, dict[str, str]] | None:
 
     if spec.context_from is None:
         return None
-    file = MentionFile(
-        spec.context_from,
-        spec.context_format,
-        sheet=spec.context_sheet,
-        delimiter=spec.context_delimiter,
-        encoding=spec.context_encoding,
-    )
-    return dict(cells_of(file))
+    names = ("sheet", "delimiter", "encoding")
+    try:
+        options_ = {name: getattr(spec, f"context_{name}") for name in names}
+        file = MentionFile(spec.context_from, spec.context_format, **options_)
+        cells = dict(cells_of(file))
+        columns = list(next(iter(cells.values()), ()))
+        if spec.column or len(columns) == 1:
+            file.choose(columns, spec.column or None)
+    except AlphitaError as error:
+        error.args = (re.sub(r"--(?:input-)?(?=format|sheet|delimiter|encoding)", "--context-", str(error)),)
+        raise
+    return cells
+
+
+def _check_context(spec: ImportSpec, rows: list[ReviewRow], context: dict[int, dict[str, str]] | None) -> None:
+    """See that the file of context is the one that was normalised: its rows hold the strings of the answers."""
+    if not context or not rows:
+        return
+    lacking = sum(not any(row.mention in cell for cell in context[row.number].values()) for row in rows)
+    problem = f"{spec.context_from}: {lacking:,} of {len(rows):,} rows do not hold the string that {spec.answers} has"
+    remedy = "give the file that was normalised, with its --context-encoding and --context-delimiter"
+    if lacking == len(rows):
+        raise UsageError(f"{problem}; {remedy}")
+    if lacking:
+        progress.say(f"{problem}; if that is not meant, {remedy}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +162,9 @@ class ExportSpec:
     mappings: Path = option(..., like=STORE)
     project: str = option(..., help="Name of the project.")
     all: bool = option(False, help="Also write rows without a final decision.")
+    index: Path | None = option(
+        None, help="Index that gave the answers, for the OMOP ids that usagi and omop need (or give --concepts)."
+    )
     writing: options.Writing = group(options.Writing)
 
 
@@ -166,7 +188,7 @@ def export(spec: ExportSpec) -> None:
     if output.exists() and not writing.force:
         raise UsageError(f"{output} already exists; choose another name or use --force")
     with ReviewStore.open(spec.mappings) as store:
-        header = replace(writing.header(), target_info=_omop(writing.concepts, store, spec.project))
+        header = replace(writing.header(), target_info=_omop(spec, store))
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             with Rejects(options.rejects_of(output), strict=writing.strict, private=True) as rejects:
@@ -257,10 +279,20 @@ def _text(name: str, status: Progress) -> list[str]:
     return lines
 
 
-def _omop(concepts: Path | None, store: ReviewStore, project: str) -> Callable[[str], TargetInfo | None] | None:
-    if concepts is None:
-        return None
-    from alphita.mappings.formats.omop import load_concepts
+def _omop(spec: ExportSpec, store: ReviewStore) -> Callable[[str], TargetInfo | None] | None:
+    """Return what knows the OMOP facts of the project's concepts; None: nothing that was given does."""
+    if spec.writing.concepts is not None:
+        from alphita.mappings.formats.omop import load_concepts
 
-    wanted = {curie for mapping in store.mappings(project) for curie in (mapping.concept_id or "").split("|")}
-    return load_concepts(concepts, wanted).get
+        mappings = store.mappings(spec.project)
+        wanted = {curie for mapping in mappings for curie in (mapping.concept_id or "").split("|")}
+        return load_concepts(spec.writing.concepts, wanted).get
+    if spec.index is None:
+        return None
+    from alphita.index.store import Index
+    from alphita.service import review_files
+
+    known = review_files.omop_of(Index.open(spec.index))
+    if known is None:
+        raise UsageError(f"{spec.index} is no index of OMOP vocabularies; give Athena's CONCEPT.csv by --concepts")
+    return known

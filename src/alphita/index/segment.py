@@ -10,6 +10,7 @@ standing.npy    (n_terms,) uint8: the rank of a term for its concept, 0 best: sc
                 `EXTERNAL_STANDING` on, external names (the column `borrowed_as` has the own name that each accompanies)
 short_forms.arrow   the meanings of clinical and external short forms (see `enrichment`), if it has any
 codes.arrow         codes of other vocabularies, and their concepts (see `concepts`)
+maps_to.npy     (2, m) int32, sorted: rows of non-standard OMOP concepts, and of the standard ones they map to, if any
 elsewhere.npy       hashes of other vocabularies' names that the index lacks (see `out_of_scope_names`), if any
 concepts.arrow  id, name and other data of each concept that has a term here; with parents.npy,
                 parent_offsets.npy, known_ids.arrow and known_rows.npy (see `concepts`)
@@ -55,7 +56,7 @@ ADDED = {
     "codes.arrow": "codes of other vocabularies",
 }
 ADDED_COLUMNS = {"retired_concept": "the names of retired concepts"}
-SHORT_FORMS, ELSEWHERE, CODES = "short_forms.arrow", "elsewhere.npy", "codes.arrow"
+SHORT_FORMS, ELSEWHERE, CODES, MAPS_TO = "short_forms.arrow", "elsewhere.npy", "codes.arrow", "maps_to.npy"
 
 
 class Segment:
@@ -74,6 +75,8 @@ class Segment:
             self.short_forms: pa.Table | None = _read(path / SHORT_FORMS) if (path / SHORT_FORMS).exists() else None
             has_elsewhere = (path / ELSEWHERE).exists()
             self.elsewhere: NDArray[np.uint64] = self._load("elsewhere") if has_elsewhere else np.zeros(0, np.uint64)
+            has_targets = (path / MAPS_TO).exists()
+            self.maps_to: NDArray[np.int32] = self._load("maps_to") if has_targets else np.zeros((2, 0), np.int32)
             self._open_concepts()
         except (OSError, ValueError, KeyError, IndexError, pa.ArrowException) as error:
             raise InputError(f"damaged index segment: {error}", file=path, remedy="build the index again") from None
@@ -171,6 +174,18 @@ class Segment:
             return np.zeros(0, np.int32)
         return np.asarray(self.parents[self.parent_offsets[concept] : self.parent_offsets[concept + 1]])
 
+    def children_of(self, concept: int) -> NDArray[np.int64]:
+        """Return the rows of the concepts of which it is a nearest indexed ancestor, sorted."""
+        if self.parents is None or self.parent_offsets is None:
+            return np.zeros(0, np.int64)
+        return np.searchsorted(self.parent_offsets, np.flatnonzero(self.parents == concept), "right") - 1
+
+    def targets_of(self, concept: int) -> list[int]:
+        """Return the rows of the standard concepts that a non-standard one maps to (OMOP), sorted."""
+        first, last = np.searchsorted(self.maps_to[0], np.array([concept, concept + 1], np.int32))
+        targets: list[int] = self.maps_to[1, first:last].tolist()
+        return targets
+
     def top(self) -> int | None:
         """Return the row of the root concept; None if there is not exactly one."""
         if self.parents is None or self.parent_offsets is None:
@@ -204,6 +219,7 @@ class Content(NamedTuple):
     standing: NDArray[np.uint8]
     concepts: Concepts
     codes: pa.Table
+    maps_to: NDArray[np.int32]
 
 
 class Given(NamedTuple):
@@ -232,7 +248,8 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
         excluded = pc.is_in(cleaned, value_set=pa.array(sorted(exclude), pa.large_string()))
         kept &= ~excluded.to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(kept)
-    rows, concept = _with_mapped(rows, own, stands_for, concepts.mapped(terminology))
+    mapped = concepts.mapped(terminology)
+    rows, concept = _with_mapped(rows, own, stands_for, mapped)
     new = _not_named_already(cleaned.take(pa.array(rows)), own[rows], concept)
     rows, concept = rows[new], concept[new]
     if len(rows) == 0:
@@ -258,7 +275,9 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     place_of = np.full(len(stands_for), -1, np.int32)
     place_of[used] = np.arange(len(used))
     of_others = concepts.codes_of(terminology, terms, known, place_of)
-    return Content(strings, offsets, terms, standing[order].astype(np.uint8), known, of_others)
+    maps_to = place_of[mapped]
+    maps_to = maps_to[(maps_to >= 0).all(axis=1)].T.copy()
+    return Content(strings, offsets, terms, standing[order].astype(np.uint8), known, of_others, maps_to)
 
 
 def _distinct(cleaned: pa.LargeStringArray) -> tuple[pa.LargeStringArray, NDArray[np.int64]]:
@@ -311,6 +330,8 @@ def write(path: Path, content: Content, given: Given = NOTHING_GIVEN) -> None:
         "parents": parts.parents,
     }
     arrays |= {"parent_offsets": parts.parent_offsets, "known_rows": parts.known_rows}
+    if content.maps_to.size:
+        arrays["maps_to"] = content.maps_to
     for name, array in arrays.items():
         np.save(path / f"{name}.npy", array, allow_pickle=False)
 

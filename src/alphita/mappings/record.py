@@ -10,6 +10,8 @@ from typing import Any, Literal
 Method = Literal["exact", "abbreviation", "nearest", "nil", "reviewed"]
 Decision = Literal["accept", "review", "nil"]
 REVIEWED: Literal["reviewed"] = "reviewed"
+# Joins the names of several targets, whose ids are joined by "|".
+JOINT = " | "
 Relation = Literal["exact", "broad", "narrow", "related"]
 Status = Literal["unreviewed", "approved", "rejected", "flagged", "ignored"]
 MappingType = Literal["maps_to", "maps_to_value", "maps_to_unit", "maps_to_operator", "maps_to_type", "maps_to_number"]

@@ -2,7 +2,7 @@
 
 Mappings with the same code and string are one row: candidates by rank, frequencies added. What they say was decided
 comes along: approved -> accept, choose or nil; rejected -> reject, if it is the answer's; flagged -> flag; ignored ->
-skip. A row means one concept, so further mappings are left out and counted.
+skip. Targets that one reviewer approved together are one decision; further mappings are left out and counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from urllib.parse import quote, unquote
 from alphita import artefact
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, _curies, lost_anew, sssom
-from alphita.mappings.record import COLUMNS, Mapping, chunks, nearest
+from alphita.mappings.record import COLUMNS, JOINT, Mapping, chunks, nearest
 from alphita.review import deciding, rows
 from alphita.review.records import Added, Decision, Kind, Project, ReviewRow
 from alphita.terminology import prefixes
@@ -63,6 +63,7 @@ def import_uid(decision: Decision, key: tuple[str, str], file: str) -> str:
 
 def decisions_of(mappings: Sequence[Mapping], project: str, file: str, left_out: Counter[str]) -> tuple[Decision, ...]:
     """Return the decisions that a file brings about one row, none of them stored yet."""
+    mappings = _joined(mappings)
     main = _settling(mappings)
     found: dict[str, Mapping] = {}
     for one in mappings:
@@ -130,6 +131,26 @@ def _said(decision: Decision) -> tuple[str, str]:
     """Return what a decision says; to choose the answer is to accept it."""
     means = deciding.meaning(decision)
     return decision.kind if means is None else f"={means}", decision.comment
+
+
+def _joined(mappings: Sequence[Mapping]) -> list[Mapping]:
+    """Return mappings; the targets of an input row that one reviewer approved alike as one, with all their ids."""
+    together: dict[object, list[Mapping]] = {}
+    for place, one in enumerate(mappings):
+        is_target = one.status == "approved" and one.mapping_type == MEANS and one.concept_id is not None
+        alike = (one.row, _reviewer(one), one.relation or "exact") if is_target else place
+        together.setdefault(alike, []).append(one)
+    return [one for some in together.values() for one in _as_one(some)]
+
+
+def _as_one(targets: Sequence[Mapping]) -> Sequence[Mapping]:
+    names = {one.concept_id or "": one.concept_name for one in reversed(targets)}
+    if len(names) == 1:
+        return targets
+    ids = list(dict.fromkeys(one.concept_id or "" for one in targets))
+    comments = "; ".join(dict.fromkeys(one.comment for one in targets if one.comment))
+    named = JOINT.join(names[id] or id for id in ids)
+    return [replace(targets[0], concept_id="|".join(ids), concept_name=named, comment=comments or None)]
 
 
 def _settling(mappings: Sequence[Mapping]) -> Mapping | None:
@@ -265,7 +286,7 @@ def read(
                 if context is not None and number not in context:
                     raise InputError(
                         f"the mappings speak of row {number}, which the file of context has not, or has not sound",
-                        remedy="give the file that was normalised",
+                        remedy="give the file that was normalised, with its --context-encoding and --context-delimiter",
                     )
             if occurrences:
                 row = _together(occurrences)

@@ -1,6 +1,7 @@
 """Decisions carried from one release of a terminology to the next. Of every decision in force:
 
-    follows    one other concept replaces its concept or has its id now: a new decision takes the place of the old
+    follows    one other concept replaces its concept, has its id now, or is the standard one that OMOP maps it to: a
+               new decision takes the place of the old
     reopened   any other change of `REASONS`: the row is open again, for all its reviewers
     (stands)   everything else: nothing is written
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,8 @@ REASONS = {
     "retired": "the concept is retired and nothing live replaces it; those to consider are named",
     "split": "several concepts replace it, or have its id as an alternative one",
     "renamed": "the concept has another preferred term",
-    "no longer standard": "the concept lost OMOP's standard flag; what it maps to now is named",
-    "domain": "the concept is of another domain of OMOP, and belongs in another table",
+    "no longer standard": "the concept lost OMOP's standard flag; what it maps to, if it is one concept, replaces it",
+    "domain": "the concept, or what replaces it, is of another domain of OMOP, and belongs in another table",
     "term lost": "the term that spoke for the concept is no more one of its terms",
     "newly named": "the mention is a name of other concepts in the new release, and was not in the old one",
     "beside": "another decision about the row is re-opened",
@@ -113,35 +114,41 @@ class Releases:
             return self._open("split", old_name, heirs)
         now = heirs[0]
         if now.retired:
-            return self._replaced(now, old_name)
+            return self._replaced(was, now, old_name)
         # An alternative id then and now says the same as before.
         same = now.id == prefixes.normalize(curie) or (was is not None and was.id == now.id)
         is_moved = not same and now.id == under(prefixes.normalize(curie), self.prefixes)
         if not same and not is_moved:
-            return Outcome(FOLLOWS, "merged", old_name, now.id, now.name)
+            return self._settled(was, now, "merged", old_name)
         if is_moved and was is not None and clean(was.name) == clean(now.name):
-            return Outcome(FOLLOWS, "prefix", old_name, now.id, now.name)
+            return self._settled(was, now, "prefix", old_name)
         if was is None or clean(was.name) == clean(now.name):
-            return None if was is None else self._restated(was, now)
+            return None if was is None else self._settled(was, now, "", old_name)
         kept = clean(was.name) in _strings(now)
         detail = "the old name is a synonym now" if kept else "the old name is none of its terms now"
         return Outcome(REOPENED, "renamed", old_name, now.id, now.name, detail)
 
-    def _restated(self, was: Concept, now: Concept) -> Outcome | None:
-        """Return the fate of a concept of the same name that is no longer standard, or of another domain."""
-        standard = STANDARD, "S"
-        if standard in was.properties and standard not in now.properties:
-            targets = [target for predicate, target in now.xrefs if predicate == MAPS_TO and target != now.id]
-            return self._open("no longer standard", was.name, self._found(self.new, targets))
-        domains = [
-            JOINT.join(release.semantic_types_of(known.row, DOMAIN))
-            for release, known in ((self.old, was), (self.new, now))
-        ]
-        if "" in domains or domains[0] == domains[1]:
-            return None
-        return Outcome(REOPENED, "domain", was.name, now.id, now.name, " -> ".join(domains))
+    def _settled(
+        self, was: Concept | None, now: Concept, reason: str, old_name: str, detail: str = ""
+    ) -> Outcome | None:
+        """Return the fate of a concept that is a live one now: what OMOP says of it must be as before.
 
-    def _replaced(self, now: Concept, old_name: str) -> Outcome:
+        Where it is not standard any more, the single standard concept that it maps to takes its place.
+        """
+        if was is not None and _is_standard(was) and not _is_standard(now):
+            targets = [target for predicate, target in now.xrefs if predicate == MAPS_TO and target != now.id]
+            found = self._found(self.new, dict.fromkeys(targets))
+            if len(found) != 1 or found[0].retired or not _is_standard(found[0]):
+                return self._open("no longer standard", old_name, found)
+            now, reason = found[0], reason or "no longer standard"
+        before = was.row if was is not None else None
+        domains = ["" if before is None else JOINT.join(self.old.semantic_types_of(before, DOMAIN))]
+        domains.append(JOINT.join(self.new.semantic_types_of(now.row, DOMAIN)))
+        if "" not in domains and domains[0] != domains[1]:
+            return Outcome(REOPENED, "domain", old_name, now.id, now.name, " -> ".join(domains))
+        return Outcome(FOLLOWS, reason, old_name, now.id, now.name, detail) if reason else None
+
+    def _replaced(self, was: Concept | None, now: Concept, old_name: str) -> Outcome | None:
         """Return the fate of a concept that is retired: it follows single replacements until a live concept comes."""
         passed = [now.id]
         while now.retired:
@@ -157,7 +164,7 @@ class Releases:
                 return Outcome(REOPENED, "retired", old_name, detail=f"its replacement {problem}")
             now = heirs[0]
             passed.append(now.id)
-        return Outcome(FOLLOWS, "replaced", old_name, now.id, now.name, " -> ".join(passed) if len(passed) > 2 else "")
+        return self._settled(was, now, "replaced", old_name, " -> ".join(passed) if len(passed) > 2 else "")
 
     def _term_lost(self, row: ReviewRow, concept: str | None, curies: Sequence[str]) -> Outcome | None:
         """Return a fate if the term by which the concept was found was its own before, and is not now."""
@@ -216,7 +223,7 @@ class Releases:
                 self._concepts[key] = None
         return self._concepts[key]
 
-    def _found(self, release: Terminology, curies: Sequence[str]) -> list[Concept]:
+    def _found(self, release: Terminology, curies: Iterable[str]) -> list[Concept]:
         return [concept for concept in (self._find(release, curie) for curie in curies) if concept is not None]
 
     @staticmethod
@@ -232,6 +239,10 @@ class Releases:
 
 def _names(concepts: Sequence[Concept]) -> str:
     return JOINT.join(dict.fromkeys(concept.name for concept in concepts))
+
+
+def _is_standard(concept: Concept) -> bool:
+    return (STANDARD, "S") in concept.properties
 
 
 def _strings(concept: Concept) -> set[str]:

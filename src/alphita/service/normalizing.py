@@ -25,7 +25,7 @@ from alphita.mappings.record import Decision, Method
 from alphita.review.database import Unknown
 from alphita.service import concepts
 from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, QueueFull, tokens
-from alphita.service.concepts import Finders, FoundConcept
+from alphita.service.concepts import Finders, FoundConcept, Narrowed
 from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
@@ -291,23 +291,25 @@ def router(
     @routes.get("/search", response_model=FoundConcepts, responses=documented(404))
     async def search(
         request: Request,
-        q: Annotated[str, Query(description="part of a term, or a concept's id", examples=["epilep"])],
+        q: Annotated[str, Query(description="part of a term, or a concept's id or code", examples=["epilep"])],
         top: Annotated[int, Query(ge=1, description="number of concepts")] = 20,
         project: Annotated[str | None, Query(description="only the concepts that this review allows")] = None,
+        narrowed: Annotated[Narrowed, Depends()] = Narrowed(),
     ) -> Response:
-        """Search concepts by their terms, as you type."""
+        """Search concepts by their terms, ids and codes, as you type."""
         check_strings("q", [q], 1, settings.max_characters)
         check_strings("project", [project], 1, settings.max_characters)
         _check_top(top, settings)
         request.state.asked = [q]
         try:
             finder = await run_in_threadpool(finders.of, project)
+            narrowed = finders.narrowed(project, narrowed)
         except Unknown as error:
             raise Refusal(404, "unknown_project", str(error), field="project") from None
         vector = None
         if finder.needs_vector(q):
             vector = (await ask(batcher, request, EncodeKind(), [Question(q)]))[0]
-        found = await run_in_threadpool(finder.find, q, top, vector)
+        found = await run_in_threadpool(finder.find, q, top, vector, narrowed)
         return Response(to_json({"concepts": found}), media_type=JSON)
 
     @routes.get("/concepts/{identifier:path}", response_model=concepts.Concept, responses=documented(404))

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow.compute as pc
+
 from alphita import machine, quickstart, textio
 from alphita.answer.filters import Allowed
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import lines
 from alphita.errors import InputError, Rejects
+from alphita.index.omop_facts import omop_facts
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import Header, TargetInfo, chosen
@@ -54,9 +57,10 @@ def project_of(
 def release_of(index: Index | None) -> str:
     """Return the versions of an index's sources, as "HP 2026-01-01"; "" if none is said."""
     sources = index.manifest.get("sources", ()) if index is not None else ()
-    return ", ".join(
+    told = (
         f"{source['name']} {source['version']}" for source in sources if source.get("name") and source.get("version")
     )
+    return ", ".join(dict.fromkeys(told))
 
 
 def add(
@@ -145,19 +149,24 @@ def export(
     return files.write(mappings, writer, files.header_of(facts, header, writer, concepts), out, rejects)
 
 
-def omop_of(index: Index) -> dict[str, TargetInfo] | None:
-    """Return what an index of OMOP vocabularies knows of OMOP's numbers, by CURIE; None for another index."""
+def omop_of(index: Index) -> Callable[[str], TargetInfo | None] | None:
+    """Return what knows the OMOP facts of an index's concepts, by CURIE; None for an index of no OMOP vocabularies."""
     table = index.segment.concepts
     if "omop_concept_id" not in table.column_names:
         return None
-    columns = [table.column(name).to_pylist() for name in ("id", "omop_concept_id", "domain", "vocabulary", "standard")]
     # Where no concept is a standard one, it was not told which are.
-    is_known = "S" in columns[-1]
-    return {
-        curie: TargetInfo(number, domain or "", vocabulary or "", standard == "S" if is_known else None)
-        for curie, number, domain, vocabulary, standard in zip(*columns, strict=True)
-        if number is not None
-    }
+    is_known = bool(pc.any(pc.equal(table.column("standard"), "S")).as_py())
+
+    def found(curie: str) -> TargetInfo | None:
+        row = int(index.concept_rows([curie])[0])
+        facts = omop_facts(index.segment, [row])[0] if row >= 0 else None
+        # An id that was replaced is not that of its replacement.
+        if facts is None or curie not in (table.column("id")[row].as_py(), f"OMOP:{facts.omop_concept_id}"):
+            return None
+        is_standard = facts.standard_concept == "S" if is_known else None
+        return TargetInfo(facts.omop_concept_id, facts.domain_id, facts.vocabulary_id, is_standard)
+
+    return found
 
 
 # Problems that are told one by one.

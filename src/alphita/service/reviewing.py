@@ -30,12 +30,12 @@ from alphita.errors import Rejects
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import Header, day_of
-from alphita.mappings.record import Relation
+from alphita.mappings.record import JOINT, Relation
 from alphita.options import from_values, options_of
 from alphita.review.records import Decision, Kind, Order, ReviewRow, Standing, State
 from alphita.review.store import Conflict, ReviewStore, Unknown
 from alphita.service import keys, review_files
-from alphita.service.concepts import Finders, find_concept
+from alphita.service.concepts import Finders, choices, find_concept
 from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.normalizing import check_strings, json_only
 from alphita.service.review_files import Job
@@ -52,6 +52,7 @@ ConceptId = Annotated[str, Field(min_length=1, max_length=1_000)]
 ANSWER = ("concept_id", "concept_name", "matched_term", "similarity", "confidence", "decision", "relation")
 ROW = ("id", "number", "code", "mention", "frequency", "context", "risk")
 CONCEPTS_KEPT = 10_000
+MAX_TARGETS = 20
 
 
 def _like(example: dict[str, Any]) -> ConfigDict:
@@ -65,7 +66,7 @@ class Deciding(BaseModel):
 
     uid: Uid
     kind: Literal["accept", "choose", "nil", "reject", "skip", "flag"]
-    concept_id: ConceptId | None = None
+    concept_id: ConceptId | None = Field(None, description="CURIE; several targets joined by |")
     relation: Relation | None = None
     comment: Comment = ""
     seen: Number = Field(description="id of your newest decision that the page has loaded; 0: none")
@@ -141,13 +142,13 @@ def concepts(index: Index, terminology: Terminology | None) -> Callable[[str], d
     def shown(concept_id: str) -> dict[str, Any]:
         concept = find_concept(concept_id, index, terminology) if concept_id else None
         if concept is None:
-            return {"definition": None, "parents": [], "synonyms": [], "types": []}
+            return {"definition": None, "parents": [], "synonyms": [], "types": [], "maps_to": [], "omop": None}
         strings = [synonym.string for synonym in concept.synonyms if synonym.string != concept.name]
         return {
             "definition": concept.definition,
             "parents": [parent.model_dump() for parent in concept.parents],
             "synonyms": list(dict.fromkeys(strings)),
-            "types": concept.types,
+            **concept.model_dump(include={"types", "maps_to", "omop"}),
         }
 
     return shown
@@ -199,10 +200,11 @@ def router(
             "terminology": index.manifest["terminology_hash"],
             "calibrated": normalizer.calibration is not None,
             "assurance": normalizer.assurance,
+            "choices": choices(index),
         }
 
     if store is not None:
-        _reading(routes, store, concepts(index, terminology), index.learned)
+        _reading(routes, store, concepts(index, terminology), finders, index.learned)
         _deciding(routes, store, _Chosen(finders, index, terminology))
         importing(routes, settings, store, normalizer.index)
         exporting(routes, store, normalizer.index)
@@ -217,7 +219,7 @@ def _no_store(path: str) -> None:
 
 
 def _reading(
-    routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[str, Any]], learned: int | None
+    routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[str, Any]], finders: Finders, learned: int | None
 ) -> None:
     """Add what only reads; `shown` says what a concept is; the index learned so many confirmed phrases."""
     formats = registry.names(FORMATS)
@@ -257,7 +259,13 @@ def _reading(
     def one_row(name: Name, row: RowId, reviewer: Caller) -> dict[str, Any]:
         standing = store.standing(row, reviewer=reviewer)
         _check_project(standing.row, name)
-        return detail_json(standing, reviewer, store.newest(row, reviewer), shown)
+        allowed = finders.of(name).allowed
+
+        def within(concept_id: str) -> dict[str, Any]:
+            known = shown(concept_id)
+            return known | {"maps_to": [target for target in known["maps_to"] if allowed.row(target["id"]) >= 0]}
+
+        return detail_json(standing, reviewer, store.newest(row, reviewer), within)
 
     @routes.get("/projects/{name}/progress", summary="Progress and agreement", responses=documented(404))
     def progress(name: Name, reviewer: Caller) -> dict[str, Any]:
@@ -321,6 +329,10 @@ class _Chosen:
         place = self.finders.of(row.project).allowed.row(concept_id)
         if place >= 0:
             return self.index.concept(place).name
+        # Several targets of one row.
+        several = concept_id.split("|")
+        if 1 < len(several) == len({*several}) <= MAX_TARGETS:
+            return JOINT.join(self._name(row, one) or one for one in several)
         message = "no concept has this id; search for one at /search"
         raise Refusal(422, "unknown_concept", message, field="concept_id")
 
@@ -546,7 +558,7 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
     ) -> Response:
         """Export a project as a file; headers report what the format cannot hold."""
         writer = registry.load(FORMATS, format_)
-        header = replace(said, date=day_of(said.date), target_info=targets.get if targets is not None else None)
+        header = replace(said, date=day_of(said.date), target_info=targets)
         with drafts.scratch() as folder:
             path = folder / "out"
             written = review_files.export(store, name, writer, header, path, Rejects(), settled_only=settled)

@@ -71,12 +71,15 @@ KINDS = {
     "synonym_lost": "a string the concept has no more in this language; `detail` is its scope",
     "scope": "a synonym's scope changed: `detail` is the string",
     "standard": "OMOP's standard flag changed; `detail` is what the concept maps to now",
+    "maps_to": "OMOP maps the concept to other ones",
     "domain": "another domain of OMOP",
     "moved": "`old` parents lost, `new` parents won",
 }
 COLUMNS = ("kind", "concept", "name", "language", "old", "new", "detail")
 JOINT = " | "
 EXAMPLES = 2
+# An example is shown whole; a second one where the line has room for it.
+WIDTH = 118
 SUFFIXES = (".csv", ".tsv", ".json")
 
 
@@ -103,8 +106,11 @@ class Changes:
         lines.append("")
         for kind, count in self.counts.items():
             shown = self.table.filter(pl.col("kind") == kind).head(EXAMPLES)
-            examples = "; ".join(_example(row) for row in shown.iter_rows(named=True))
-            lines.append(f"{count:>9,}  {kind:<14} {examples}"[:118].rstrip())
+            line = f"{count:>9,}  {kind:<14}"
+            for place, row in enumerate(shown.iter_rows(named=True)):
+                added = f"{'; ' if place else ' '}{_example(row)}"
+                line += added if not place or len(line + added) <= WIDTH else ""
+            lines.append(line.rstrip())
         return "\n".join(lines)
 
     def write(self, path: Path) -> None:
@@ -146,7 +152,8 @@ class _Release:
         self.parents = self._parents(tables)
         self.replacements = self._replacements(tables)
         self.standard = self._values(tables.properties, "name", STANDARD, "value")
-        self.maps_to = self._values(tables.xrefs, "predicate", MAPS_TO, "object")
+        xrefs = tables.xrefs.with_columns(self._now(tables.xrefs["object"]))
+        self.maps_to = self._values(xrefs, "predicate", MAPS_TO, "object")
         self.domains = self._values(tables.semantic_types, "code", DOMAIN, "semantic_type")
         self.aliases = tables.aliases.select(
             self._now(tables.aliases["alias"]), self.ids.gather(tables.aliases["concept"]).alias("id")
@@ -230,7 +237,7 @@ def _of_live_ones(before: _Release, after: _Release) -> list[pl.DataFrame]:
 
 
 def _restated(before: _Release, after: _Release, names: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return the changes of the standard flag and of the domain; a release that has no domains says nothing of them."""
+    """Return the changes of standard flag, "Maps to" and domain; a release without domains says nothing of them."""
 
     def both(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
         return names.join(old, on="id", how="left").join(new, on="id", how="left", suffix="_now")
@@ -238,8 +245,11 @@ def _restated(before: _Release, after: _Release, names: pl.DataFrame) -> list[pl
     standard = both(before.standard, after.standard).with_columns(pl.col("value", "value_now").fill_null(""))
     changed, columns = pl.col("value") != pl.col("value_now"), {"old": "value", "new": "value_now"}
     standard = standard.filter(changed).join(after.maps_to.rename({"value": "maps_to"}), on="id", how="left")
+    maps_to = both(before.maps_to, after.maps_to).with_columns(pl.col("value", "value_now").fill_null(""))
+    maps_to = maps_to.filter(changed).join(standard, on="id", how="anti")
     return [
         _rows(standard, "standard", detail="maps_to", **columns),
+        _rows(maps_to, "maps_to", **columns),
         _rows(both(before.domains, after.domains).filter(changed), "domain", **columns),
     ]
 
@@ -301,7 +311,8 @@ def _rows(frame: pl.DataFrame, kind: str, *, name: str = "name", **columns: str)
 
 def facts(terminology: Terminology) -> dict[str, Any]:
     """Return a release's name, content_hash and versions."""
-    versions = [str(source["version"]) for source in terminology.manifest.get("sources", []) if source.get("version")]
+    given = (source.get("version") for source in terminology.manifest.get("sources", []))
+    versions = list(dict.fromkeys(str(version) for version in given if version))
     return {"name": terminology.path.name, "content_hash": terminology.content_hash, "versions": versions}
 
 
@@ -313,10 +324,13 @@ def _facts(terminology: Terminology) -> dict[str, Any]:
 
 def _headline(label: str, facts: dict[str, Any]) -> str:
     numbers = ", ".join(f"{facts[name]:,} {name}" for name in ("live concepts", "retired concepts", "terms"))
-    return f"{label}: {facts['name']} ({', '.join(facts['versions'][:2]) or 'no version'}): {numbers}"[:118]
+    return f"{label}: {facts['name']} ({', '.join(facts['versions'][:2]) or 'no version'}): {numbers}"
 
 
 def _example(row: dict[str, str]) -> str:
     change = " -> ".join(filter(None, (row["old"], row["new"])))
+    if row["kind"] == "standard":
+        change = f"{row['old'] or 'non-standard'} -> {row['new'] or 'non-standard'}"
+        change += f"; maps to {row['detail']}" if row["detail"] else ""
     concept = f"{row['concept']} {row['name']}" if row["name"] not in (row["old"], row["new"]) else row["concept"]
     return f"{concept}: {change}" if change else concept

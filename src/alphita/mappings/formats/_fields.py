@@ -18,7 +18,7 @@ from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, TargetInfo
-from alphita.mappings.record import COLUMNS, REVIEWED, Mapping, MappingType, Method, Relation, Status
+from alphita.mappings.record import COLUMNS, JOINT, REVIEWED, Mapping, MappingType, Method, Relation, Status
 from alphita.registry import unknown
 
 T = TypeVar("T")
@@ -204,8 +204,13 @@ def one_by_one(mappings: Sequence[Mapping]) -> Iterator[Mapping]:
     for mapping in mappings:
         if mapping.concept_id is None or "|" not in mapping.concept_id:
             yield mapping
-        else:
-            yield from (replace(mapping, concept_id=code) for code in mapping.concept_id.split("|"))
+            continue
+        codes = mapping.concept_id.split("|")
+        names: list[str | None] = [*(mapping.concept_name or "").split(JOINT)]
+        if len(names) != len(codes):
+            names = [mapping.concept_name] * len(codes)
+        for code, name in zip(codes, names, strict=True):
+            yield replace(mapping, concept_id=code, concept_name=name)
 
 
 def left_out(mapping: Mapping, statuses: Sequence[str] = (), settled: bool = False) -> str | None:
@@ -245,8 +250,8 @@ def omop_target(header: Header, concept_id: str | None) -> TargetInfo | None:
         return TargetInfo(int(number[1]), "", "")
     if header.target_info is None:
         raise UsageError(
-            f"this format needs OMOP's concept ids, and {concept_id} has none; normalise with an index of a "
-            "terminology from 'alphita terminology import omop', or write CSV and convert that with "
-            "alphita mappings convert and --concepts CONCEPT.csv"
+            f"this format needs OMOP's concept ids, and {concept_id} has none; 'alphita review export' and 'alphita "
+            "mappings convert' find them by --concepts CONCEPT.csv, and 'alphita normalize' with an index of a "
+            "terminology from 'alphita terminology import omop'"
         )
     return None

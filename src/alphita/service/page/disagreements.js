@@ -77,7 +77,7 @@ export class Disagreements {
     } else if (key === "x") await this.#settle(row, null, null);
     else if (key === "/") {
       const found = await this.picker.ask(row.mention, "exact", this.project);
-      if (found) await this.#settle(row, found.concept.id, found.relation);
+      if (found) await this.#settle(row, found.id, found.relation);
     } else {
       const decision = this.choices[Number(key) - 1]?.decision;
       if (!decision) return;

@@ -139,8 +139,23 @@ function take(number) {
     return;
   }
   if (!one.concept_id) decide("nil");
+  // OMOP has a standard concept instead.
+  else if (one.maps_to?.length) choose(one.concept_id, one.relation);
   else if (number === 1 && !page.relation) decide("accept", one.concept_id, one.relation || "exact");
   else decide("choose", one.concept_id, page.relation || one.relation || "exact");
+}
+
+/**
+ * Let the user search for concepts, first for what is `typed`, and take them.
+ *
+ * @param {string} [typed]
+ * @param {string | null} [relation]
+ */
+async function choose(typed, relation = null) {
+  const { row } = page;
+  if (!row) return;
+  const found = await picker.ask(row.mention, page.relation || relation || "exact", page.project || "", typed);
+  if (found && page.row?.id === row.id) decide("choose", found.id, found.relation);
 }
 
 /** Send a decision on the row in hand, and go on to the next. */
@@ -362,12 +377,7 @@ async function step(by) {
 const actions = {
   accept: () => take(1),
   candidate: (key) => take(Number(key)),
-  other: async () => {
-    const { row } = page;
-    if (!row) return;
-    const found = await picker.ask(row.mention, page.relation || "exact", page.project || "");
-    if (found && page.row?.id === row.id) decide("choose", found.concept.id, found.relation);
-  },
+  other: () => choose(),
   exact: () => toggleRelation("exact"),
   broader: () => toggleRelation("broad"),
   narrower: () => toggleRelation("narrow"),
@@ -473,7 +483,9 @@ async function openProject(name) {
   page.details.clear();
   page.loaded.clear();
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
-  api.get(path(name)).then((project) => { if (page.project === name) { page.blind = Boolean(project.blind); draw(); } }, () => {});
+  const { blind, filters } = page.me.projects.find((one) => one.name === name);
+  page.blind = Boolean(blind);
+  picker.narrow(page.me.choices, Boolean(filters.standard_only));
   notices();
   await reload();
   refreshProgress();
@@ -481,7 +493,7 @@ async function openProject(name) {
 
 async function projects() {
   page.me = await api.get("/api/me");
-  const names = page.me.projects.map((one) => (typeof one === "string" ? one : one.name));
+  const names = page.me.projects.map((one) => one.name);
   fill(byId("project"), names.map((name) => make("option", { value: name, text: name })));
   return names;
 }

@@ -1,7 +1,7 @@
 // The row in hand: what was written, where, and which concepts it may mean.
 
 import { byId, count, fill, make, percent } from "./dom.js";
-import { RELATIONS, says, when } from "./words.js";
+import { RELATIONS, omopLine, says, standardMark, when } from "./words.js";
 
 /** Show a row. `detail` is null until the server has sent it; then what the list knows is shown. */
 export function showRow(row, detail, { blind, more, relation, draft, mark, finished }) {
@@ -53,7 +53,7 @@ function card(one, number, decisions) {
       one.explanation ? make("p", { class: "why", text: one.explanation }) : null);
   }
   const synonyms = texts(one.synonyms).filter((text) => text !== one.concept_name);
-  const taken = decisions.some((decision) => decision.concept_id === one.concept_id);
+  const taken = decisions.some((decision) => decision.concept_id?.split("|").includes(one.concept_id));
   return make("li", { class: `card${taken ? " taken" : ""}` },
     make("div", { class: "head" },
       take(number, one.concept_name || one.concept_id),
@@ -63,7 +63,10 @@ function card(one, number, decisions) {
       one.relation && one.relation !== "exact" ? make("span", { class: "tag", text: RELATIONS[one.relation] }) : null,
       taken ? make("span", { class: "tag good", text: "decided" }) : null,
       sure(one)),
+    omop(one.omop),
     contradictions(one),
+    one.maps_to?.length ? make("p", { class: "warning" }, "Not standard. OMOP maps it to ", make("b", { text: texts(one.maps_to).join(" and ") }),
+      "; when you take it, you can choose.") : null,
     one.matched_term ? make("p", { class: "matched" }, make("span", { class: "quiet", text: "by " }), make("q", { text: one.matched_term }),
       one.expansion ? ` read as “${one.expansion}”` : null,
       one.language && one.language !== "en" ? ` (${one.language})` : null) : null,
@@ -71,10 +74,22 @@ function card(one, number, decisions) {
     facts([
       ["Parents", texts(one.parents).join("; ")],
       ["Synonyms", synonyms.join("; ")],
-      ["Types", texts(one.types).join("; ")],
+      ["Types", one.omop ? "" : texts(one.types).join("; ")],
       ["Other concepts with this name", (one.homonyms || "").replaceAll("|", ", ")],
     ]),
     one.explanation ? make("p", { class: "why", text: one.explanation }) : null);
+}
+
+/**
+ * What OMOP says of a concept: its mark, id, domain, vocabulary and class; nothing of another concept.
+ *
+ * @param {any} facts
+ */
+export function omop(facts) {
+  if (!facts) return null;
+  const [mark, meaning] = standardMark(facts);
+  return make("span", { class: "omop" }, make("abbr", { class: `tag${mark === "S" ? " good" : ""}`, title: meaning, text: mark }),
+    make("span", { class: "quiet", text: ` OMOP ${omopLine(facts)}` }));
 }
 
 function take(number, name) {
