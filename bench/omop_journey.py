@@ -283,6 +283,7 @@ MODALITIES = {
     "MRA": ("Magnetic resonance angiography", "MR angiography"),
 }
 CONTRAST = (" without contrast", " with contrast", " with and without contrast")
+PLURAL = {"foot": "feet", "calcaneus": "calcanei", "humerus": "humeri", "tibia and fibula": "tibiae and fibulae"}
 VIEWS = {
     "chest": (", posteroanterior view", ", anteroposterior view", ", lateral view", ", posteroanterior and lateral"),
     "spine": (", anteroposterior and lateral", ", flexion and extension views"),
@@ -304,7 +305,7 @@ def _imaging(download: Download) -> None:
             whole = add(modality, region)
             sides = [region]
             if group.startswith("sided"):
-                sides = [*(side + region for side in SIDES), f"bilateral {region}s"]
+                sides = [*(side + region for side in SIDES), f"both {PLURAL.get(region, region.removesuffix('s') + 's')}"]
             endings = (
                 "",
                 *(CONTRAST if modality in ("CT", "MRI") else VIEWS.get(group, ()) if modality == "XR" else ()),
