@@ -162,8 +162,8 @@ def collect(
     return table.take(np.sort(best[place < most]))
 
 
-# A range of codes: "E08-E13".
-_RANGE = r":[A-Z]?\d\w*(\.\w+)?-[A-Z]?\d\w*(\.\w+)?$"
+# A range of codes: "E08-E13", "001-009.99"; but LOINC's "2951-2" and NDC's "0002-0800" are codes.
+_RANGE = r":([A-Z]\d\w{1,2}|\d{2,3})(\.\w+)?-([A-Z]\d\w{1,2}|\d{2,3})(\.\w+)?$"
 # A heading may lead to a heading.
 LEVELS = 5
 _NOT_SPECIFIED = re.compile(r"unspecified|not specified|\bnos\b")
