@@ -305,7 +305,10 @@ def _imaging(download: Download) -> None:
             whole = add(modality, region)
             sides = [region]
             if group.startswith("sided"):
-                sides = [*(side + region for side in SIDES), f"both {PLURAL.get(region, region.removesuffix('s') + 's')}"]
+                sides = [
+                    *(side + region for side in SIDES),
+                    f"both {PLURAL.get(region, region.removesuffix('s') + 's')}",
+                ]
             endings = (
                 "",
                 *(CONTRAST if modality in ("CT", "MRI") else VIEWS.get(group, ()) if modality == "XR" else ()),
