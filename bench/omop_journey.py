@@ -1,9 +1,6 @@
-"""A mapper's journey on 50,000 concepts: make a download in Athena's layout, check the gold of a list, score its answers.
+"""Make a download in Athena's layout with 54,000 concepts, to answer the lists of local codes on.
 
-    python bench/omop_journey.py make DATA FOLDER
-    python bench/omop_journey.py check STRINGS FOLDER
-    python bench/omop_journey.py score STRINGS FOLDER ANSWERS
-    python bench/omop_journey.py run STRINGS FOLDER --work WORK
+    python bench/omop_journey.py DATA FOLDER
 
 DATA is a folder of open data (see bench/omop/README.md); nothing of it is stored here. The vocabularies of the made
 folder have the names of the real ones, but of SNOMED and RxNorm neither content nor codes: the codes are invented, by
@@ -16,7 +13,6 @@ import argparse
 import csv
 import gzip
 import hashlib
-import random
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -56,6 +52,9 @@ RELATIONSHIPS = {
     "Tradename of": ("Has tradename", 1),
     "Brand name of": ("Has brand name", 0),
 }
+# What names domains, vocabularies and so on, which have no codes: vocabulary and class of these concepts.
+META = {"domain": "Domain", "vocabulary": "Vocabulary", "kind": "Concept Class", "relationship": "Relationship"}
+GENERATED = "OMOP generated"
 MOST_SYNONYMS = 8
 N_ICD10CM = 10_000
 N_RETIRED = 500
@@ -79,7 +78,7 @@ class Concept:
 
 
 def normal(name: str) -> str:
-    """Return what two names share that say the same: no case, signs and plural, words in any order if none is a number."""
+    """Return what names that say the same share: no case, signs and plural; words in any order if none is a number."""
     words = re.findall(r"[a-z0-9.+%]+", name.lower())
     if re.search(r"\d", name):
         return " ".join(words)
@@ -93,11 +92,10 @@ def number(key: str, below: int) -> int:
 
 def rows(path: Path, delimiter: str = "\t") -> Iterator[dict[str, str]]:
     """Yield the rows of a table, which may be gzipped."""
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as file:
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         lines = (line for line in file if not line.startswith("#"))
-        quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-        yield from csv.DictReader(lines, delimiter=delimiter, quoting=quoting)
+        unquoted = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        yield from unquoted if delimiter == "\t" else csv.DictReader(lines)
 
 
 class Download:
@@ -157,26 +155,31 @@ class Download:
     def write(self, folder: Path) -> None:
         """Write the files, sorted by id."""
         folder.mkdir(parents=True, exist_ok=True)
-        names = {kind: sorted({getattr(c, kind) for c in self.concepts}) for kind in ("vocabulary", "domain", "kind")}
+        none = Concept("No matching concept", "Metadata", "None", "Undefined", "", "No matching concept")
+        english = Concept("English language", "Language", "SNOMED", "Qualifier Value", "S", "297487008", ENGLISH)
+        self.concepts += [none, english]
         relationships = [*RELATIONSHIPS, *(reverse for reverse, _ in RELATIONSHIPS.values())]
-        names |= {"relationship": relationships}
+        names = {
+            "domain": {"Metadata", *(concept.domain for concept in self.concepts)},
+            "vocabulary": {*META.values(), *(concept.vocabulary for concept in self.concepts)},
+            "kind": {*META.values(), *(concept.kind for concept in self.concepts)},
+            "relationship": set(relationships),
+        }
         meta = {
-            (kind, name): self.add(Concept(name, "Metadata", kind.title(), kind.title(), "", f"OMOP generated {name}"))
+            (kind, name): self.add(Concept(name, "Metadata", META[kind], META[kind], "", f"{GENERATED} {kind} {name}"))
             for kind, some in names.items()
-            for name in some
+            for name in sorted(some)
         }
         reverse = {name: other for name, (other, _) in RELATIONSHIPS.items()}
         reverse |= {other: name for name, other in reverse.items()}
         hierarchy = {name: flag for name, (other, flag) in RELATIONSHIPS.items() for name in (name, other)}
-        none = Concept("No matching concept", "Metadata", "None", "Undefined", "", "No matching concept")
-        english = Concept("English language", "Language", "SNOMED", "Qualifier Value", "S", "297487008", ENGLISH)
-        concepts = sorted([*self.concepts, none, english], key=lambda concept: concept.identifier)
+        concepts = sorted(self.concepts, key=lambda concept: concept.identifier)
         dates = {"": ("19700101", "20991231"), "U": ("19700101", "20220131"), "D": ("19700101", "20220131")}
         tables: dict[str, Iterable[tuple[object, ...]]] = {
             "CONCEPT": (
                 (
                     *(c.identifier, c.name, c.domain, c.vocabulary, c.kind, c.standard),
-                    *("OMOP generated" if c.code.startswith("OMOP generated") else c.code, *dates[c.reason], c.reason),
+                    *(GENERATED if c.code.startswith(GENERATED) else c.code, *dates[c.reason], c.reason),
                 )
                 for c in concepts
             ),
@@ -186,14 +189,14 @@ class Download:
             ),
             "VOCABULARY": (
                 (name, f"{name} (invented for a measurement)", "", f"{name} made", meta["vocabulary", name].identifier)
-                for name in names["vocabulary"]
+                for name in sorted(names["vocabulary"])
             ),
             "RELATIONSHIP": (
                 (name, name, hierarchy[name], hierarchy[name], reverse[name], meta["relationship", name].identifier)
                 for name in relationships
             ),
-            "DOMAIN": ((name, name, meta["domain", name].identifier) for name in names["domain"]),
-            "CONCEPT_CLASS": ((name, name, meta["kind", name].identifier) for name in names["kind"]),
+            "DOMAIN": ((name, name, meta["domain", name].identifier) for name in sorted(names["domain"])),
+            "CONCEPT_CLASS": ((name, name, meta["kind", name].identifier) for name in sorted(names["kind"])),
         }
         for name, table in tables.items():
             with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
@@ -358,8 +361,8 @@ def _names(data: Path) -> Names:
 # What of HPO and MONDO is no finding of a patient.
 LEFT_OUT = re.compile(
     r"^(abnormal|morphological abnorm|aplasia/|onset$|phenotypic|frequen|mode of|unusual|.*inheritance$|.* aplasia$)"
-    r"|non-human|susceptibility|animal|type \d{2,}|(?<!type|tage|rade) \d+[a-z]?$| \d+[a-z]?, |phalanx|phalanges|metacarpal"
-    r"|metatarsal|epiphys|(increased|reduced|decreased|elevated) .*(activity|level|concentration) ",
+    r"|non-human|susceptibility|animal|type \d{2,}|(?<!type|tage|rade) \d+[a-z]?$| \d+[a-z]?, |phalanx|phalanges"
+    r"|metacarpal|metatarsal|epiphys|(increased|reduced|decreased|elevated) .*(activity|level|concentration) ",
     re.IGNORECASE,
 )
 
@@ -395,15 +398,15 @@ def _conditions(download: Download) -> None:
     for head, tail in parents:
         if head in made and tail in made:
             download.link(made[head], "Is a", made[tail])
-    for row in rows_of_mapped(download.data):
-        download.add(Concept(row, "Condition", "SNOMED", "Disorder"))
+    for name in _mapped(download.data):
+        download.add(Concept(name, "Condition", "SNOMED", "Disorder"))
     download.diseases = {identifier: concept for identifier, concept in made.items() if identifier.startswith("MONDO:")}
     download.proper = {concept.name for concept in made.values()} & {
         name for key, name in names.preferred.items() if key.startswith("MONDO:")
     }
 
 
-def rows_of_mapped(data: Path) -> Iterator[str]:
+def _mapped(data: Path) -> Iterator[str]:
     """Yield the names of the conditions that OMOP mappers chose."""
     path = data / "benchmarks/omop_exact_matching/exact_matching_gs.csv"
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
@@ -602,17 +605,14 @@ def _drugcentral(data: Path) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Run a command."""
+    """Make it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    making = commands.add_parser("make", help="make the download")
-    making.add_argument("data", type=Path)
-    making.add_argument("folder", type=Path)
-    making.add_argument("--seed", type=int, default=0)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    if given.command == "make":
-        download = make(given.data, given.folder, given.seed)
-        print(f"{given.folder}: {len(download.concepts):,} concepts, {len(download.links):,} relationships")
+    made = make(given.data, given.folder, given.seed)
+    print(f"{given.folder}: {len(made.concepts):,} concepts, {len(made.links):,} relationships")
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omop_journey import rows
 from scipy.stats import binomtest
 
 from alphita.terminology import prefixes
+from omop_journey import rows
 
 NIL = "NIL"
 # The hospital's words for domains, and the domains of concepts that may answer them.
@@ -71,7 +71,7 @@ def _ids(row: Mapping[str, str]) -> list[str]:
 
 
 def check(strings: Path, folder: Path) -> list[str]:
-    """Return what is wrong with a list: ids that are not standard concepts of the folder, and strings that occur twice."""
+    """Return what is wrong with a list: ids that are no standard concepts of the folder, strings that occur twice."""
     standard = {
         f"{row['vocabulary_id']}:{row['concept_code']}"
         for row in rows(folder / "CONCEPT.csv")

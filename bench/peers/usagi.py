@@ -6,8 +6,8 @@ This is no part of Usagi, and none of its code; it repeats what its source does:
   the concept that they map to, if they differ from its name. The source names are documents, too, which are never found
   but count for the frequencies.
 - A term is cut into all its 2- and 3-grams, spaces too, in lower case; no stop words, no stemming.
-- Lucene's DefaultSimilarity takes the best 100 terms: coord x sum of sqrt(tf) x idf^2 x norm, idf = 1 + ln(N / (df + 1)),
-  norm = 1 / sqrt(grams), kept in a byte with three bits of mantissa.
+- Lucene's DefaultSimilarity takes the best 100 terms: coord x sum of sqrt(tf) x idf^2 x norm, where idf is
+  1 + ln(N / (df + 1)) and norm is 1 / sqrt(grams), kept in a byte with three bits of mantissa.
 - These are scored again by the cosine of vectors with ln(N / df) for each gram that occurs. Of equal scores, terms that
   are the concept's name come first; then the order of Lucene's. A concept stands where its best term does.
 """
@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp  # type: ignore[import-untyped]
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 N_TAKEN = 100
@@ -92,10 +92,12 @@ class Usagi:
         rows = rows[np.argsort(-lucene[rows], kind="stable")[:N_TAKEN]]
         size = np.sqrt((self.idf[columns] ** 2).sum())
         scores = self._cosines(rows, columns, size)
+        found = [
+            (self.terms[row], score) for row, score in zip(rows.tolist(), scores.tolist(), strict=True) if score > 0
+        ]
         best: dict[int, float] = {}
-        for place in sorted(range(len(rows)), key=lambda at: (-scores[at], not self.terms[rows[at]].is_name)):
-            if scores[place] > 0:
-                best.setdefault(self.terms[rows[place]].concept, float(scores[place]))
+        for term, score in sorted(found, key=lambda pair: (-pair[1], not pair[0].is_name)):
+            best.setdefault(term.concept, score)
         return list(best.items())
 
     def _cosines(self, rows: NDArray[np.int64], columns: list[int], size: float) -> NDArray[np.float32]:
