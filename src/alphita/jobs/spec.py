@@ -239,7 +239,9 @@ class Spec:
         from alphita.jobs.reading import COLUMN_OPTIONS, MentionFile
 
         names = (*COLUMN_OPTIONS, "encoding", "delimiter", "sheet")
-        return MentionFile(self.input, self.input_format, **{name: getattr(self, name) for name in names})
+        file = MentionFile(self.input, self.input_format, **{name: getattr(self, name) for name in names})
+        file.take_counts()
+        return file
 
     def job(self) -> Job:
         from alphita.jobs.job import Job
