@@ -93,14 +93,17 @@ def test_elsewhere_every_concept_is_its_own(tmp_path):
     assert found[0].tolist() == [-1, *range(1, len(CODES))]
 
 
-def test_a_code_with_a_check_digit_is_no_range_of_codes(tmp_path):
-    """As in a list of OMOP's with ICD-10-CM and LOINC."""
-    codes = CODES | {"2951-2": ("Sodium", None), "1-8": ("Acyclovir", None), "0002-0800": ("Diluent", None)}
-    index = build(Classification(codes), ENCODER, tmp_path / "x.index")
-    ids = [one.partition(":")[2] for one in index.segment.concepts.column("id").to_pylist()]
-    found = dict(zip(ids, assigned_concepts(index.segment)[0].tolist(), strict=True))
-    assert [code for code, row in found.items() if row < 0] == ["J09-J18"]
-    assert [ids[found[code]] for code in ("2951-2", "1-8", "0002-0800")] == ["2951-2", "1-8", "0002-0800"]
+def test_a_code_with_a_dash_is_no_range_of_codes(tmp_path):
+    """LOINC, NDC and ICD-10-CM in one download of OMOP: a classification beside them hides no test and no drug."""
+    dashed = ["LOINC:2951-2", "LOINC:718-7", "LOINC:14-1", "NDC:0002-0800", "NDC:50090-0001"]
+    ranges = ["ICD10CM:C7A-C7A", "ICD10CM:E08-E13", "ICD9CM:001-139", "ICD9CM:E800-E999", "ICD9CM:001-009.99"]
+    codes = {f"x{place}": (f"name {place}", None) for place in range(len(dashed + ranges))}
+    terminology = Classification({**CODES, **codes})
+    terminology.concept_ids = pa.array([*terminology.concept_ids.to_pylist()[: len(CODES)], *dashed, *ranges])
+    index = build(terminology, ENCODER, tmp_path / "x.index")
+    found = dict(zip(index.segment.concepts.column("id").to_pylist(), assigned_concepts(index.segment)[0], strict=True))
+    assert [identifier for identifier in dashed if found[identifier] < 0] == []
+    assert [identifier for identifier in ranges if found[identifier] >= 0] == []
 
 
 def test_where_a_side_is_said_the_code_of_that_side_answers_if_there_is_one(tmp_path):
