@@ -21,6 +21,7 @@ from alphita.answer.calibration_store import FOLDER, Assurance, Calibration, Ran
 from alphita.answer.candidates import MAX_CONCEPTS, Ranking, ranking_of
 from alphita.answer.decision import ACCEPT, NIL, Thresholds
 from alphita.answer.filters import Allowed, Filters
+from alphita.answer.omop import OmopConcepts
 from alphita.answer.pipeline import Pipeline, Questions, Scored, questions_of
 from alphita.answer.records import DEFAULT_FLOOR, Result
 from alphita.answer.results import ResultBuilder
@@ -140,6 +141,11 @@ class Normalizer:
     def assurance(self) -> Assurance | None:
         """Kind of confidence: "certified" (tested on this index's strings), "estimated" (on others), or None."""
         return self.calibration.assurance(self.error) if self.calibration is not None else None
+
+    @property
+    def omop(self) -> OmopConcepts:
+        """What OMOP says of the index's concepts."""
+        return self._builder.omop
 
     @classmethod
     def load(cls, path: Path | str, *, verify: bool | None = None, **options: Any) -> Normalizer:  # noqa: ANN401

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +18,7 @@ from alphita.cli._commands import MappingsCommands
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
 from alphita.mappings.formats import Header, chosen, lost_anew
-from alphita.mappings.record import Mapping, chunks
+from alphita.mappings.record import COLUMNS, Mapping, chunks
 from alphita.options import group, option
 
 app = typer.Typer(cls=MappingsCommands, help="Files of mappings.", no_args_is_help=True)
@@ -96,11 +97,16 @@ def _write(
     count = 0
     held: Sequence[Mapping] = ()
     begun = writer.begin(header)
+    read = chunks(reader.read(input_, header, rejects), CHUNK)
+    first = next(read, [])
+    if any(mapping.omop_concept_id is not None for mapping in first):
+        header = replace(header, columns=COLUMNS)
+        begun = writer.begin(header)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     descriptor = os.open(part, flags, 0o600 if private else 0o666)
     with os.fdopen(descriptor, "wb") as file:
         file.write(begun)
-        for chunk in chunks(reader.read(input_, header, rejects), CHUNK):
+        for chunk in chain([first], read):
             count += len(chunk)
             losses.update(lost_anew(writer, header, held, chunk))
             complete, held = writer.split_complete(header, [*held, *chunk])

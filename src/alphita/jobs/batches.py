@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from alphita import machine
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import AUTO, NAMES, Normalizer
-from alphita.answer.records import DEFAULT_FLOOR
+from alphita.answer.records import DEFAULT_FLOOR, Explain
 from alphita.errors import UsageError
 from alphita.jobs.answers import FIELDS, Asked, Memory, answer_all
-from alphita.mappings.record import REVIEW, Mapping
+from alphita.mappings.record import OMOP, REVIEW, Mapping
 from alphita.registry import unknown
 
 EXPLANATION = "explanation"
-# The columns added, as `alphita normalize` names them; `EXPLANATION` if it is asked for, and `REVIEW` with a memory.
-ADDED = ("rank", *(name for name in FIELDS if name != EXPLANATION))
-KINDS = {"rank": pa.int64(), "similarity": pa.float64(), "confidence": pa.float64()}
+# The columns added, as `alphita normalize` names them; `OMOP` and `EXPLANATION` if asked for, `REVIEW` with a memory.
+ADDED = ("rank", *(name for name in FIELDS if name not in (EXPLANATION, *OMOP)))
+KINDS = {"rank": pa.int64(), "omop_concept_id": pa.int64(), "similarity": pa.float64(), "confidence": pa.float64()}
 # Distinct questions whose results are objects at one time; their columns take less.
 QUESTIONS_AT_ONCE = 50_000
 # Of what nobody reviewed.
@@ -47,6 +47,7 @@ class NormalizerSettings:
         nil_error: allowed share, 0 to 1, among NIL answers, of those that have a concept; None: as for `error`.
         filters: which concepts may be answered.
         threads: of each process; None: as the process has them.
+        omop: whether to add what OMOP says of each concept; for an index of OMOP vocabularies.
         definitions: abbreviations that the whole input defines: short form, long form, how often, in the order found.
     """
 
@@ -55,7 +56,7 @@ class NormalizerSettings:
     context: str | None = None
     language: str | None = None
     top_k: int = 1
-    explain: bool = False
+    explain: Explain = False
     ranking: str = AUTO
     calibration: str | None = None
     floor: float = DEFAULT_FLOOR
@@ -67,13 +68,16 @@ class NormalizerSettings:
     precision: str = "auto"
     device: str = "auto"
     threads: int | None = None
+    omop: bool = False
     definitions: tuple[tuple[str, str, int], ...] = ()
     memory: Memory | None = field(default=None, compare=False)
 
     @property
     def added(self) -> tuple[str, ...]:
         """The names of the columns added."""
-        return ADDED + (EXPLANATION,) * self.explain + REVIEW * (self.memory is not None)
+        begin = FIELDS.index(OMOP[0]) + 1
+        added = ADDED[:begin] + OMOP * self.omop + ADDED[begin:]
+        return added + (EXPLANATION,) * bool(self.explain) + REVIEW * (self.memory is not None)
 
 
 @lru_cache(maxsize=1)

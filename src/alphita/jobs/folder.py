@@ -186,6 +186,7 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
     columns = Columns(settings.column, shards.code, settings.context, settings.language, shards.frequency)
     files_of_input = sources(files, columns)
     normalizer = opened(settings)
+    settings = replace(settings, omop=normalizer.omop.known)
     parts = tuple(cut(files_of_input, shards.part_rows))
     rows = sum(part.rows for part in parts)
     whole = one_file.Job(
@@ -202,7 +203,7 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
         settings,
         str(normalizer.index.content_hash),
         columns,
-        tuple(whole.columns()),
+        tuple(whole.columns(normalizer)),
         shards.private,
         parts,
         # It depends on the number of rows alone.

@@ -155,7 +155,10 @@ class Spec:
     encoding: str = option("utf-8", panel=INPUT, help="Encoding of a text input, e.g. cp1252.")
     split: bool = option(False, help="Write one line for each name in a string such as 'fever, cough and rash'.")
     top: int = option(1, least=1, help="Candidates per string, one line each.")
-    explain: bool = option(False, help="Explain each answer in the column 'explanation'.")
+    explain: bool = option(False, help="Explain each answer by a sentence in the column 'explanation'.")
+    explain_numbers: bool = option(
+        False, panel=OUTPUT, help="Explain each answer by the similarities and weights that it was computed from."
+    )
     format: str = option("", help=f"{FORMATS}; by default from the output's name.")
     header: Header = group(Header, without=("version", "date", "target_system"), panel=OUTPUT)
     prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=OUTPUT)
@@ -250,7 +253,7 @@ class Spec:
             self.format,
             self.top,
             self.private,
-            explain=self.explain,
+            explain="numbers" if self.explain_numbers else self.explain,
             split=self.split,
             audit=self.audit,
             audit_out=self.audit_out,
@@ -284,7 +287,7 @@ class Spec:
             self.context_column,
             self.language_column,
             self.top,
-            self.explain,
+            "numbers" if self.explain_numbers else self.explain,
             memory=memory,
             **values,
         )

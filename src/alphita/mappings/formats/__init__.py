@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 from alphita import __version__, progress, registry
 from alphita.errors import Rejects, UsageError
-from alphita.mappings.record import COLUMNS, Mapping
+from alphita.mappings.record import OTHERS, Mapping
 from alphita.options import Option, option
 
 PACKAGE = "alphita.mappings.formats"
@@ -79,7 +79,7 @@ class Header:
         tell: takes a line on what a whole file was read or written without; it names columns, never values.
     """
 
-    columns: tuple[str, ...] = COLUMNS
+    columns: tuple[str, ...] = OTHERS
     set_id: str = option("", help="URI of the mapping set (SSSOM, FHIR).")
     version: str = option("", "--set-version", help="Version of the mapping set.")
     licence: str = option("", help="URI of the mapping set's licence (SSSOM).")
