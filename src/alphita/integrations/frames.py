@@ -75,11 +75,13 @@ def normalize_column(
         if not isinstance(frame, pl.DataFrame):
             raise UsageError(f"normalize_column takes a frame of polars or pandas, not {type(frame).__name__}")
         strings = _polars_strings
-    settings = NormalizerSettings("", column, top_k=top_k, explain=explain, memory=memory, omop=normalizer.omop.known)
+    settings = NormalizerSettings(
+        "", column, context, language, top_k=top_k, explain=explain, memory=memory, omop=normalizer.omop.known
+    )
     names = settings.added
     _check_new([prefix + name for name in names], [str(name) for name in frame.columns], prefix)
-    contexts, languages = (None if name is None else strings(frame, name) for name in (context, language))
-    lines, rows, places = answer_columns(strings(frame, column), contexts, languages, normalizer, settings)
+    asked = {part: strings(frame, name) for part, name in settings.asked.items()}
+    lines, rows, places = answer_columns(asked, normalizer, settings)
     added = pl.DataFrame(pl.from_arrow(lines))[places].rename({name: prefix + name for name in names})
     repeated = len(rows) != len(frame)
     if strings is _polars_strings:

@@ -35,7 +35,7 @@ MAX_BYTES = 2 * 2**30
 # Of a question and of a candidate, beside the characters, where no string is shared.
 QUESTION_BYTES, CANDIDATE_BYTES = 200, 700
 
-Question = str | tuple[str, bytes, str | None]
+Question = str | tuple[str, bytes, str | None, str | None]
 Answer = tuple[tuple[Any, ...], ...]
 
 _values = attrgetter(*FIELDS)
@@ -44,10 +44,10 @@ _dump = json.JSONEncoder(separators=(",", ":")).encode
 
 def question(row: MentionRow) -> Question:
     """Return what a usable row asks; equal questions have equal answers. Of a context only a hash is kept."""
-    if row.context is None and row.language is None:
+    if row.context is row.language is row.domain is None:
         return row.asked
     context = hashlib.blake2b((row.context or "").encode(), digest_size=16).digest()
-    return row.asked, context, row.language
+    return row.asked, context, row.language, row.domain
 
 
 def answer(result: Result, top_k: int, explain: Explain = True) -> Answer:
@@ -118,8 +118,8 @@ class AnswerStore:
         self._left -= QUESTION_BYTES + len(mention) + CANDIDATE_BYTES * len(reply) + characters
 
 
-# What a row asks: mention, context, language.
-Asked = tuple[str, str | None, str | None]
+# What a row asks: mention, context, language, domain.
+Asked = tuple[str, str | None, str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -210,19 +210,14 @@ def answer_all(
     memory, explain, top_k = wanted.memory, wanted.explain, wanted.top_k
     omop = normalizer.omop.of_id
     settled = [
-        None if memory is None else memory.answer(mention, omop, explain=bool(explain)) for mention, _, _ in queries
+        None if memory is None else memory.answer(mention, omop, explain=bool(explain)) for mention, *_ in queries
     ]
     left = [query for query, known in zip(queries, settled, strict=True) if known is None]
-    results = (
-        normalizer.normalize(
-            [mention for mention, _, _ in left],
-            top_k=top_k,
-            explain=bool(explain),
-            contexts=[context for _, context, _ in left] if contexts else None,
-            languages=[language for _, _, language in left] if languages else None,
-        )
-        if left
-        else []
-    )
+    results: list[Result] = []
+    if left:
+        mentions, in_contexts, in_languages, domains = map(list, zip(*left, strict=True))
+        given = {"contexts": in_contexts if contexts else None, "languages": in_languages if languages else None}
+        types = {"types": domains} if any(domains) else {}
+        results = normalizer.normalize(mentions, top_k=top_k, explain=bool(explain), **given, **types)
     answered = (answer(result, top_k, explain) for result in results)
     return [next(answered) if known is None else known for known in settled]

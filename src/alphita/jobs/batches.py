@@ -6,6 +6,7 @@ What a batch gives depends on it, the settings and the index alone (but for the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
@@ -40,6 +41,8 @@ class NormalizerSettings:
     Attributes:
         context: the column of the text that each mention stands in, or None.
         language: the column of each mention's language (BCP-47), or None.
+        domain: the column that says which concepts may answer each mention, or None.
+        domains: the domains of the index by the values of that column, in lower case (`Domains.known`).
         top_k: most candidates per row.
         calibration: a folder; None: that of the index, if any.
         floor: similarity, -1 to 1, below which no concept is given; without calibration.
@@ -69,8 +72,16 @@ class NormalizerSettings:
     device: str = "auto"
     threads: int | None = None
     omop: bool = False
+    domain: str | None = None
+    domains: tuple[tuple[str, str], ...] = ()
     definitions: tuple[tuple[str, str, int], ...] = ()
     memory: Memory | None = field(default=None, compare=False)
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """The columns that decide on an answer, by what they hold."""
+        parts = ("column", "context", "language", "domain")
+        return {part: name for part in parts if (name := getattr(self, part)) is not None}
 
     @property
     def added(self) -> tuple[str, ...]:
@@ -97,9 +108,8 @@ def load(settings: NormalizerSettings) -> Normalizer:
 
 def schema_of(settings: NormalizerSettings, given: pa.Schema) -> pa.Schema:
     """Return the schema of the batches that `normalize_batches` gives."""
-    for name in (settings.column, settings.context, settings.language):
-        if name is not None:
-            check_strings(name, given)
+    for name in settings.asked.values():
+        check_strings(name, given)
     for name in settings.added:
         if name in given.names:
             raise UsageError(f"there is a column {name!r} already, which would be added; rename it")
@@ -120,19 +130,18 @@ def normalize_batches(
 
 
 def answer_columns(
-    mentions: Sequence[str | None],
-    contexts: Sequence[str | None] | None,
-    languages: Sequence[str | None] | None,
-    normalizer: Normalizer,
-    settings: NormalizerSettings,
+    asked: Dictionary[str, Sequence[str | None]], normalizer: Normalizer, settings: NormalizerSettings
 ) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:
-    """Answer n rows, equal ones once."""
+    """Answer n rows, equal ones once; `asked` are the values of the columns of `settings.asked`."""
+    mentions, domains = asked["column"], dict(settings.domains)
     nothing: list[str | None] = [None] * len(mentions)
+    columns = (asked.get(part, nothing) for part in ("context", "language", "domain"))
     known: dict[Asked, int] = {}
     question_of_row = np.fromiter(
         (
-            known.setdefault((mention or "", context or None, language or None), len(known))
-            for mention, context, language in zip(mentions, contexts or nothing, languages or nothing, strict=True)
+            known.setdefault((mention or "", context or None, language or None, domain), len(known))
+            for mention, context, language, kind in zip(mentions, *columns, strict=True)
+            for domain in [domains.get((kind or "").strip().lower())]
         ),
         np.int64,
         len(mentions),
@@ -144,9 +153,7 @@ def answer_columns(
     questions, blocks, counts = list(known), [empty_batch(schema)], []
     for start in range(0, len(questions), QUESTIONS_AT_ONCE):
         block = questions[start : start + QUESTIONS_AT_ONCE]
-        replies = answer_all(
-            block, normalizer, settings, contexts=contexts is not None, languages=languages is not None
-        )
+        replies = answer_all(block, normalizer, settings, contexts="context" in asked, languages="language" in asked)
         counts += [len(some) for some in replies]
         lines = [line for some in replies for line in some]
         if settings.memory is not None:
@@ -174,11 +181,8 @@ def spread(
 def _answered(
     batch: pa.RecordBatch, settings: NormalizerSettings, normalizer: Normalizer, schema: pa.Schema
 ) -> pa.RecordBatch:
-    mentions, contexts, languages = (
-        None if name is None else _strings(batch.column(name))
-        for name in (settings.column, settings.context, settings.language)
-    )
-    lines, rows, places = answer_columns(mentions or [], contexts, languages, normalizer, settings)
+    asked = {part: _strings(batch.column(name)) for part, name in settings.asked.items()}
+    lines, rows, places = answer_columns(asked, normalizer, settings)
     given = batch.columns if len(rows) == len(batch) else [take(column, rows) for column in batch.columns]
     return pa.RecordBatch.from_arrays([*given, *lines.take(pa.array(places)).columns], schema=schema)
 

@@ -67,6 +67,7 @@ class Job:
     report: Path | None = None
     memory: Memory | None = None
     reads: Mapping[str, Path] = field(default_factory=dict)
+    domains: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         self.table.private |= self.private
@@ -122,6 +123,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         **{name.replace("_", " "): getattr(job.header, name) for name in GIVEN},
         "audit": job.audit > 0,
         "private": job.private,
+        "domains": dict(job.domains or {}),
         "input format": table.format,
         **{name.replace("_", " "): getattr(table, name) for name in (*COLUMN_OPTIONS, "encoding", "delimiter")},
         "chunk rows": job.chunk_rows,
@@ -280,6 +282,7 @@ class Summary:
     nil_error: float | None = None
     assurance: str | None = None
     origin: str = ""
+    no_domain: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(

@@ -45,6 +45,7 @@ class MentionRow(NamedTuple):
     language: str | None = None
     frequency: int | None = None
     measured: str | None = None
+    domain: str | None = None
     problem: str | None = None
     value: object = None
     field: str | None = None
@@ -59,8 +60,8 @@ def checked(
     number: int, line: int, mention: str, further: Sequence[str | None], *, names: Sequence[str | None], encoding: str
 ) -> MentionRow:
     """Check the texts of a row."""
-    code, context, language, frequency, unit, bounds = (*further, *[None] * 6)[:6]
-    for place, text in enumerate((mention, code, context, language, None, unit, bounds)):
+    code, context, language, frequency, unit, bounds, domain = (*further, *[None] * 7)[:7]
+    for place, text in enumerate((mention, code, context, language, None, unit, bounds, domain)):
         if text is None or (text.isascii() and "\0" not in text):
             continue
         name = names[place]
@@ -79,7 +80,7 @@ def checked(
             return MentionRow(number, line, None, problem=problem, value=printable(frequency), field=names[4])
         count = int(whole[1])
     measured = _measured(mention, unit, bounds) if unit or bounds else None
-    return MentionRow(number, line, mention, code, context or None, language or None, count, measured)
+    return MentionRow(number, line, mention, code, context or None, language or None, count, measured, domain or None)
 
 
 def _measured(mention: str, unit: str | None, bounds: str | None) -> str | None:
@@ -127,7 +128,12 @@ def printable(text: str) -> str:
 
 STDIN = "-"
 # The columns that may be named, the mentions' first, then as `MentionFile.checked` takes them.
-FURTHER = ("code_column", "context_column", "language_column", "frequency_column", "unit_column", "range_column")
+FURTHER = (
+    *("code_column", "context_column", "language_column", "frequency_column", "unit_column", "range_column"),
+    "domain_column",
+)
+# Of strings alone.
+TEXTS = ("context_column", "language_column", "unit_column", "range_column", "domain_column")
 COLUMN_OPTIONS = ("column", *FURTHER)
 SUFFIXES = {
     ".csv": "csv",
@@ -166,6 +172,7 @@ class MentionFile:
         frequency_column: the column of how often each mention occurs, or None.
         unit_column: the column of the unit of the value that a mention ends with, or None.
         range_column: the column of the range of that value, "3.5-5.1" or "<5", or None.
+        domain_column: the column that says which concepts may answer a mention, see `Domains`, or None.
         sheet: of an Excel workbook; None if only one has anything in it.
         private: errors do not name the columns there are, which without a header are cells of the first row.
         encoding: of the text; any in which a line ends with the byte 10.
@@ -183,6 +190,7 @@ class MentionFile:
     frequency_column: str | None = None
     unit_column: str | None = None
     range_column: str | None = None
+    domain_column: str | None = None
     sheet: str | None = None
     private: bool = False
     _raw: IO[bytes] | None = field(default=None, repr=False)
@@ -302,7 +310,7 @@ class MentionFile:
             wanted += [name and schema.names[self.choose(schema.names, name)] for name in self.further()]
             names = list(dict.fromkeys(name for name in wanted if name is not None))
             check_text(names[0], schema.field(names[0]).type)
-            for name in (self.context_column, self.language_column, self.unit_column, self.range_column):
+            for name in (getattr(self, option) for option in TEXTS):
                 # Data frames store a column without any value as one of nulls.
                 if name is not None and not pa.types.is_null(schema.field(name).type):
                     check_text(name, schema.field(name).type)
@@ -464,26 +472,17 @@ def _row(table: MentionFile, number: int, line: int, record: dict[str, Any], col
     mention = record.get(column, ...)
     if mention is ...:
         return MentionRow(number, line, None, problem=f"no {column!r} in this object", value=list(record), field=column)
-    code, context, language, frequency, unit, bounds = (name and record.get(name) for name in table.further())
-    texts = (
-        (column, mention),
-        (table.context_column, context),
-        (table.language_column, language),
-        (table.unit_column, unit),
-        (table.range_column, bounds),
-    )
-    for name, text in texts:
+    values = {option: (name := getattr(table, option)) and record.get(name) for option in FURTHER}
+    for name, text in ((column, mention), *((getattr(table, option), values[option]) for option in TEXTS)):
         if not isinstance(text, str | None):
             return MentionRow(number, line, None, problem=f"{name!r} is not a string", value=text, field=name)
-    for name, value in ((table.code_column, code), (table.frequency_column, frequency)):
+    for option in ("code_column", "frequency_column"):
+        name, value = getattr(table, option), values[option]
         if isinstance(value, bool) or not isinstance(value, str | int | float | None):
             problem = f"{name!r} is neither string nor number"
             return MentionRow(number, line, None, problem=problem, value=value, field=name)
-    code, frequency = (
-        None if value is None else as_text(value) if isinstance(value, float) else str(value)
-        for value in (code, frequency)
-    )
-    return table.checked(number, line, mention or "", code, context, language, frequency, unit, bounds)
+        values[option] = None if value is None else as_text(value) if isinstance(value, float) else str(value)
+    return table.checked(number, line, mention or "", *values.values())
 
 
 def cells_of(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:

@@ -145,6 +145,15 @@ class Spec:
         panel=INPUT,
         help="Column with the reference range of that value: 3.5-5.1, <5; it shows whether the value is high or low.",
     )
+    domain_column: str | None = option(
+        None,
+        panel=INPUT,
+        help="Column with the type or domain that each answer must have: Drug, Condition, ... Rows with another value "
+        "are answered from all concepts, and counted.",
+    )
+    domain_map: Path | None = option(
+        None, panel=INPUT, help="Table of your values in that column and their domains: 'Lab,Measurement', with header."
+    )
     input_format: str = option(
         "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; by default from the name (stdin: lines)."
     )
@@ -218,6 +227,14 @@ class Spec:
                     "of Parquet; leave it out, or leave out --engine"
                 )
 
+    def domains(self) -> Mapping[str, str] | None:
+        """Return the domains by the user's values."""
+        from alphita.jobs.domains import read_map
+
+        if self.domain_map is not None and self.domain_column is None:
+            raise UsageError("--domain-map says what the values of a column mean; name that with --domain-column")
+        return None if self.domain_map is None else read_map(self.domain_map)
+
     def choice(self, memory: Memory | None) -> Choice:
         """Return the options of the index, which learns the phrases that people confirmed."""
         return self.given if memory is None else replace(self.given, confirmed=memory.confirmed)
@@ -245,6 +262,7 @@ class Spec:
         read = {
             "the file of abbreviations": self.abbreviations,
             "the calibration": self.calibration,
+            "the map of domains": self.domain_map,
             "the store of reviews": self.mappings,
         }
         return Job(
@@ -261,6 +279,7 @@ class Spec:
             report=self.report,
             memory=self.memory(),
             reads={what: path for what, path in read.items() if path is not None},
+            domains=self.domains(),
         )
 
     def normalizer(self, index: Index) -> Normalizer:
@@ -289,5 +308,6 @@ class Spec:
             self.top,
             "numbers" if self.explain_numbers else self.explain,
             memory=memory,
+            domain=self.domain_column,
             **values,
         )
