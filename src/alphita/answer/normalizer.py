@@ -250,8 +250,8 @@ class Normalizer:
             One result per mention, in order.
 
         Raises:
-            UsageError: `mentions` is not a list of strings, `top_k` is below 1, a list has another length, or no concept
-                has one of the types.
+            UsageError: `mentions` is not a list of strings, `top_k` is below 1, a list has another length, or a type is
+                that of no concept.
         """
         _check(mentions, top_k, contexts=contexts, languages=languages, types=types)
         nothing: list[str | None] = [None] * len(mentions)

@@ -13,13 +13,14 @@ from types import ModuleType
 
 import typer
 
+from alphita import textio
 from alphita.cli import _mapping_options as options
 from alphita.cli._commands import MappingsCommands
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
 from alphita.mappings.formats import Header, chosen, lost_anew
 from alphita.mappings.record import COLUMNS, Mapping, chunks
-from alphita.options import group, option
+from alphita.options import ENCODING, group, option
 
 app = typer.Typer(cls=MappingsCommands, help="Files of mappings.", no_args_is_help=True)
 # Mentions that are encoded together.
@@ -37,6 +38,7 @@ class ConvertSpec:
 
     input: Path = option(..., positional=True, metavar="INPUT", help="File of mappings.")
     from_: str = option("", help="Format of the input; by default from its name.")
+    encoding: str = option("utf-8", like=ENCODING)
     writing: options.Writing = group(options.Writing)
     private: bool = option(False, like=options.PRIVATE)
 
@@ -57,7 +59,9 @@ def convert(spec: ConvertSpec) -> None:
     if output.exists() and (not writing.force or output.samefile(spec.input)):
         raise UsageError(f"{output} already exists; choose another name or use --force")
     # A map says of nothing that it awaits a review.
-    header = replace(writing.header(), with_review=writing.said.with_review or getattr(reader, "IS_MAP", False))
+    textio.check_encoding(spec.encoding)
+    header = replace(writing.header(), encoding=spec.encoding)
+    header = replace(header, with_review=writing.said.with_review or getattr(reader, "IS_MAP", False))
     if writing.concepts is not None:
         from alphita.mappings.formats.omop import load_concepts
 

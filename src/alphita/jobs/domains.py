@@ -16,7 +16,7 @@ HIDDEN = "not shown"
 def read_map(path: Path) -> dict[str, str]:
     """Read a table of two columns, a local value and its domain; return the domains by value, in lower case."""
     domains: dict[str, str] = {}
-    rows = textio.rows(path, ",\t;|")
+    rows = textio.rows(path, how=textio.PLAIN)
     next(rows, None)
     for line, cells in rows:
         value, domain, *rest = [*cells, "", ""]

@@ -14,7 +14,7 @@ from alphita.answer import RANKING_NAMES
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
 from alphita.mappings.formats import PREFIXES, Header
-from alphita.options import HOW, Cluster, Option, Restart, Running, group, option, options_of
+from alphita.options import ENCODING, HOW, Cluster, Option, Restart, Running, group, option, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +66,7 @@ OF_ONE_FILE: dict[str, tuple[object, ...]] = {
     "licence": (),
     "prefixes": (),
     "with_review": (),
+    "bom": (),
     "audit": (),
     "audit_out": (),
 }
@@ -160,8 +161,8 @@ class Spec:
     sheet: str | None = option(
         None, panel=INPUT, help="Sheet of an Excel workbook; not needed if only one is not empty."
     )
-    delimiter: str = option("", panel=INPUT, help="Delimiter of CSV or TSV, e.g. ';'.")
-    encoding: str = option("utf-8", panel=INPUT, help="Encoding of a text input, e.g. cp1252.")
+    delimiter: str = option("", panel=INPUT, help="Delimiter of CSV or TSV, e.g. ';'; by default it is guessed.")
+    encoding: str = option("utf-8", like=ENCODING, panel=INPUT)
     split: bool = option(False, help="Write one line for each name in a string such as 'fever, cough and rash'.")
     top: int = option(1, least=1, help="Candidates per string, one line each.")
     explain: bool = option(False, help="Explain each answer by a sentence in the column 'explanation'.")
