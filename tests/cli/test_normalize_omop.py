@@ -150,3 +150,49 @@ def test_types_of_mentions_in_python_are_those_of_filters(terminology, tmp_path)
         normalizer.normalize(["x"], types=["Drugs"])
     with pytest.raises(UsageError, match="1 mentions, but 2 types"):
         normalizer.normalize(["x"], types=["Drug", None])
+
+
+def test_a_row_without_a_code_is_told_first(index_path, tmp_path, capsys):
+    source = tmp_path / "list.csv"
+    source.write_text("code,name\nA,Blue lantern\n,Blue lantern\n ,zz\0z\n")
+    assert normalize(index_path, source, tmp_path / "out.csv") == 0
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first == f"warning: 1 rows cannot be read; each is in {tmp_path / 'out.csv'}.rejects.csv with the reason"
+    assert second.startswith("warning: 1 rows have no code in --code-column")
+
+
+FORMATS = {"x.sssom.tsv": ["--licence", "https://example.org/l", "--set-id", "https://example.org/s"]}
+FORMATS |= {"x.stcm.csv": ["--source-vocabulary", "LOCAL"], "x.usagi.csv": []}
+FORMATS |= {"x.r4.json": ["--set-id", "https://example.org/s", "--source-system", "https://example.org/l"]}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_candidates_of_a_nil_row_are_no_answers(index_path, tmp_path, name):
+    source, answers, out = tmp_path / "list.csv", tmp_path / "answers.csv", tmp_path / name
+    source.write_text("code,name\nA,zzzz\n")
+    assert normalize(index_path, source, answers, "--top", 3) == 0
+    nil, *candidates = read(answers)
+    assert nil["method"] == "nil"
+    assert [row["rank"] for row in candidates] == ["2", "3"]
+    form = "fhir_r4" if name.endswith(".json") else ""
+    options = [
+        *FORMATS[name],
+        *(["--format", form] if form else []),
+        "--with-review",
+        "--prefix",
+        "OMOP=https://e.org/",
+    ]
+    assert alphita("mappings", "convert", answers, "-o", out, *options) == 0
+    back = tmp_path / "back.csv"
+    reading = ["--from", form] if form else []
+    assert alphita("mappings", "convert", out, *reading, "-o", back) == 0
+    assert [row["concept_id"] for row in read(back) if row["rank"] == "1"] == [""]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_table_for_excel_begins_with_a_mark_and_is_read_again(index_path, source, tmp_path, ending):
+    out, back = tmp_path / f"answers.{ending}", tmp_path / "back.csv"
+    assert normalize(index_path, source, out, "--bom") == 0
+    assert out.read_bytes().startswith(b"\xef\xbb\xbfrow")
+    assert alphita("mappings", "convert", out, "-o", back) == 0
+    assert back.read_bytes().startswith(b"row")

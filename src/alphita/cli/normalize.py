@@ -116,6 +116,14 @@ def _report(spec: Spec, summary: Summary, **more: object) -> None:
 def warnings_of(summary: Summary) -> list[str]:
     """Return what a user must know before the counts."""
     warnings = []
+    if summary.rejects is not None:
+        what = [f"{summary.rejected:,} rows cannot be read"] * bool(summary.rejected)
+        what += [f"the answers of {summary.unwritten:,} rows cannot be written"] * bool(summary.unwritten)
+        warnings.append(f"{' and '.join(what)}; each is in {summary.rejects} with the reason")
+    if summary.no_code:
+        warnings.append(
+            f"{summary.no_code:,} rows have no code in --code-column; in formats that need one their text stands for it"
+        )
     if summary.no_domain:
         values = ", ".join(f"{value} ({number:,})" for value, number in Counter(summary.no_domain).most_common(MOST))
         warnings.append(
@@ -155,8 +163,6 @@ def text_of(summary: Summary, audit: int = 0) -> str:
         lines.append(f"confidence: {summary.assurance} ({summary.origin}); {remedy}")
     if summary.lost:
         lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
-    if summary.rejects is not None:
-        lines.append(f"rejects: {summary.rejects}")
     if audit:
         lines.append(f"audit: {summary.audit or 'no row was accepted, so there is nothing to audit'}")
     return "\n".join([*lines, f"output: {summary.out}"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dictionary
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -82,6 +82,11 @@ class NormalizerSettings:
         """The columns that decide on an answer, by what they hold."""
         parts = ("column", "context", "language", "domain")
         return {part: name for part in parts if (name := getattr(self, part)) is not None}
+
+    def renamed(self, names: Dictionary[str, str]) -> NormalizerSettings:
+        """Return the settings for a table in which the columns of `asked` have other names."""
+        changes: dict[str, Any] = {part: names[part] for part in self.asked}
+        return replace(self, **changes)
 
     @property
     def added(self) -> tuple[str, ...]:

@@ -39,8 +39,8 @@ from alphita.jobs.answers import Memory
 from alphita.jobs.batches import KINDS, NormalizerSettings, empty_batch, load, normalize_batches, opened, spread
 from alphita.jobs.domains import Domains
 from alphita.jobs.engines import Engine, Receipt, SameVersion, Worker
-from alphita.jobs.job import REJECTED, Summary, outcomes
-from alphita.jobs.parquet_parts import ASKED, QUESTION, Columns, Part, cut, read, rows_of, sources
+from alphita.jobs.job import NO_CODE, REJECTED, Summary, outcomes
+from alphita.jobs.parquet_parts import ASKED, QUESTION, Columns, Part, Rows, cut, read, rows_of, sources
 from alphita.jobs.parts import JOB, Parts, Place, everywhere, locked, refuse_other
 from alphita.jobs.reading import DEFAULT_COLUMN
 from alphita.mention.schwartz_hearst import find_pairs
@@ -355,7 +355,7 @@ class Answering:
             self.normalizer.encoder()
         self.plan = plan
         # In the files of questions the columns have these names.
-        self.settings = replace(settings, **{part: ASKED[part] for part in settings.asked})
+        self.settings = settings.renamed(ASKED)
 
     def __call__(self, task: int) -> Receipt:
         questions_of_parts, questions = self._gathered(task)
@@ -427,7 +427,7 @@ def write_rows(plan: Plan, task: int) -> Receipt:
         "lines": len(output),
         "sha256": hashed.digest.hexdigest(),
         "bytes": hashed.size,
-        "counts": counts_of(output) | {REJECTED: len(rows.rejects)},
+        "counts": counts_of(output) | {REJECTED: len(rows.rejects), NO_CODE: _without_code(rows)},
         "rejects": [
             {
                 "problem": row.problem or "it cannot be used",
@@ -441,6 +441,10 @@ def write_rows(plan: Plan, task: int) -> Receipt:
     }
     plan.work.put_json(WRITTEN.format(task), facts)
     return {"rows": part.rows}
+
+
+def _without_code(rows: Rows) -> int:
+    return 0 if rows.code is None else sum(not code for code in rows.code.to_pylist())
 
 
 class _Hashed(io.RawIOBase):

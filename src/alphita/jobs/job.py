@@ -253,6 +253,8 @@ FOR_REVIEW = "review"
 DECISIONS = {"accept": ACCEPTED, "review": FOR_REVIEW}
 # Rows whose answer the output's format cannot hold.
 UNWRITTEN = "unwritten"
+# Rows without a code, where a column of codes was named.
+NO_CODE = "no_code"
 # Of these every row has one.
 OUTCOMES = (EXACT, ABBREVIATION, NEAREST, NIL, REVIEWED, REJECTED)
 
@@ -283,6 +285,8 @@ class Summary:
     assurance: str | None = None
     origin: str = ""
     no_domain: dict[str, int] = field(default_factory=dict)
+    no_code: int = 0
+    unwritten: int = 0
 
     @classmethod
     def of(
@@ -300,9 +304,10 @@ class Summary:
         """Return the summary of the counts of all rows; `start` is when this run began, by `time.monotonic`."""
         calibration = normalizer.calibration
         rows, seconds = rows_of(counts), time.monotonic() - start
+        counted: dict[str, Any] = {name: counts.get(name, 0) for name in (*OUTCOMES, NO_CODE, UNWRITTEN)}
         return cls(
             rows=rows,
-            **{name: counts.get(name, 0) for name in OUTCOMES},
+            **counted,
             accepted=counts.get(ACCEPTED, 0) if calibration is not None else None,
             review=counts.get(FOR_REVIEW, 0) if calibration is not None else None,
             resumed_rows=resumed,

@@ -28,6 +28,7 @@ from alphita.jobs.answers import DECISION, METHOD, Answer, AnswerStore, Question
 from alphita.jobs.domains import Domains
 from alphita.jobs.job import (
     ACCEPTED,
+    NO_CODE,
     REJECTED,
     UNWRITTEN,
     Job,
@@ -125,6 +126,8 @@ class _Output:
         lines, counts = lines_and_counts(rows, replies)
         unwritten, lost = losses_of(self.writer, self.header, self.held, lines)
         counts[UNWRITTEN] = len(unwritten)
+        if self.job.table.code_column:
+            counts[NO_CODE] = len({row.number for row in rows if row.problem is None and not row.code})
         complete, self.held = self.writer.split_complete(self.header, [*self.held, *lines])
         chunk = Chunk(digest, counts, lost, {OUTPUT: self.writer.encode(self.header, complete)})
         if self.parts is None:

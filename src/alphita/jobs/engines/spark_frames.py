@@ -6,7 +6,6 @@ An engine's worker does not load this.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +42,7 @@ def normalize_frame(df: Any, settings: NormalizerSettings, *, partitions: int | 
     added = [
         types.StructField(name, getattr(types, SPARK_TYPES[answered.field(name).type])()) for name in settings.added
     ]
-    within = replace(settings, **{part: ASKED.format(part) for part in columns})
+    within = settings.renamed({part: ASKED.format(part) for part in columns})
     answers = questions.mapInArrow(_Answering(within), types.StructType([*questions.schema.fields, *added]))
     is_same = functions.lit(True)
     for part, name in columns.items():
