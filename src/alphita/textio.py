@@ -475,7 +475,7 @@ def ended_lines(file: IO[AnyStr], name: str | Path) -> Iterator[tuple[int, AnySt
         yield number, line
 
 
-def decoded_lines(file: io.BufferedReader, name: str | Path, how: Reading = PLAIN) -> Iterator[str]:
+def decoded_lines(file: io.BufferedReader[Any], name: str | Path, how: Reading = PLAIN) -> Iterator[str]:
     """Yield the lines of an open file with their ends; bytes that are no text become lone surrogates.
 
     The file stays open.
@@ -497,7 +497,9 @@ def streamed(path: Path, how: Reading = PLAIN) -> Iterator[tuple[int, str]]:
     try:
         with open(path, "rb") as raw:
             unpacked = _unpacked(path, raw)
-            buffered = raw if unpacked is raw else io.BufferedReader(cast(io.RawIOBase, unpacked))
+            buffered: io.BufferedReader[Any] = (
+                raw if unpacked is raw else io.BufferedReader(cast(io.RawIOBase, unpacked))
+            )
             for number, line in enumerate(decoded_lines(buffered, path, how), 1):
                 yield number, line
     except DAMAGED as error:

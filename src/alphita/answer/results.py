@@ -136,8 +136,8 @@ class Explainer:
         retired, non_standard = (None, best.retired_concept) if maps else (best.retired_concept, None)
         nil_share = round(float(answers.nil[request]), 4) if calibration else None
         about = answer, best.matched_term, kind, best.routes, similarity, *of_concept, concept.semantic_types
-        origin = retired, others, nil_share, gave, non_standard, best.concept_name
-        return Explanation(*about, expansion, best.contradictions, *origin)
+        rest = retired, others, nil_share, gave, non_standard, best.concept_name
+        return Explanation(*about, expansion, best.contradictions, *rest)
 
     def _kind(self, best: Candidate, term: int) -> str | None:
         """Return the kind of a candidate's term."""
