@@ -87,13 +87,59 @@ def test_rows_have_the_number_of_their_first_line(tmp_path):
     assert list(textio.rows(path)) == [(1, ["a", '"b"']), (3, ["c\nd", "e", "f"]), (5, ["g"])]
     assert next(textio.rows(path, strip=False)) == (1, ["a ", ' "b"'])
     path.write_text('a;b\tc;"d"\n')
-    assert list(textio.rows(path, "\t,;")) == [(1, ["a", "b\tc", "d"])]
     assert list(textio.rows(path, "\t")) == [(1, ["a;b", 'c;"d"'])]
     path.write_text('"a"\t"b\n')
     assert list(textio.rows(path, "\t")) == [(1, ['"a"', '"b'])]
     path.write_text('x\na,b\n"c\nd\n')
     with pytest.raises(InputError, match=r"x\.csv:3: not a row of a table: .* a quote that is not closed\?"):
         list(textio.rows(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "expected"),
+    [
+        ("a;b\n1;x\n", ",", ";"),
+        ("a\tb\n1\tx\n", ",", "\t"),
+        ("a|b\n1|x\n", ",", "|"),
+        ("a,b\n1,x\n", "\t", ","),
+        # German numbers, and a header with commas.
+        ("id;Wert, Einheit\n1;2,5\n2;3,5\n3;4\n", ",", ";"),
+        ("id,text (a; b; c)\n1,x\n", ",", ","),
+        # One column, whose cells hold signs now and then.
+        ("complaint\npain; left\npain, right\n", ",", ","),
+        ("complaint; free text\npain\n", ",", ","),
+        ('"a;b"\n"1;2"\n', ",", ","),
+        ("a;b\n", ",", ","),
+        ("", ",", ","),
+    ],
+)
+def test_the_delimiter_that_fits_the_rows(text, own, expected):
+    assert textio.delimiter_of(text.splitlines(keepends=True), own) == expected
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_table_from_a_spreadsheet_is_read_and_its_delimiter_is_told(tmp_path, mark, encoding):
+    path = tmp_path / "x.csv"
+    path.write_text(f"id{mark}name\n1{mark}Müller\n2{mark}Ä\n", encoding=encoding)
+    said: list[str] = []
+    how = textio.Reading(tell=said.append)
+    assert [row for _, row in textio.columns(path, ("name",), how=how)] == [["Müller"], ["Ä"]]
+    assert [row["name"] for _, row in textio.table(path, ",", ("name",), Rejects(), how=how)] == ["Müller", "Ä"]
+    assert said == [f"{path}: the delimiter is {mark!r}"] * 2
+
+
+def test_another_encoding_is_told_with_its_option(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes("id,name\n1,Müller\n".encode("cp1252"))
+    how = textio.Reading(option="--encoding")
+    problem = "if a Windows program wrote it, say --encoding cp1252"
+    with pytest.raises(InputError, match=problem):
+        list(textio.columns(path, ("name",), how=how))
+    with pytest.raises(InputError, match=problem):
+        list(textio.table(path, ",", ("name",), Rejects(strict=True), how=how))
+    rows = textio.table(path, ",", ("name",), Rejects(), how=textio.Reading("cp1252"))
+    assert [row["name"] for _, row in rows] == ["Müller"]
 
 
 def test_columns_are_found_by_name_in_any_case(tmp_path):

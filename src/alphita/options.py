@@ -109,6 +109,7 @@ def check(options: Any) -> None:  # noqa: ANN401 - a dataclass
 THREADS = Option(help="Threads for every library; all cores by default.", least=1)
 REMAKE = Option(help="Move an existing folder aside and create a new one.")
 STRICT = Option(help="Fail at the first bad row.")
+ENCODING = Option(help="Encoding of a text input, e.g. cp1252.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ Commas stand between cells that may be in quotes. Between tabs quotes are text, 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import importlib.resources
@@ -15,13 +16,13 @@ import re
 import sys
 import zlib
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, AnyStr, NamedTuple, cast
 
-from alphita.errors import InputError, Rejects
+from alphita.errors import InputError, Rejects, UsageError
 
 # What a text may take with its values; and how many times its length that can be.
 MAX_BYTES, MAX_DENSE = 2 * 2**30, 50
@@ -150,25 +151,102 @@ SPLIT_IT = "is it what it should be? then divide it into several files"
 NO_TEXT = "not valid UTF-8 text"
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
-UTF16 = ("\udcff\udcfe", "\udcfe\udcff")  # its byte order marks, as bytes that are no UTF-8
+# Where a file begins with one of these, its encoding is not in doubt.
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# What may divide the cells of a table, the likelier first; and how much of one is looked at to find out.
+DELIMITERS = ",\t;|"
+LOOKED_AT_LINES, LOOKED_AT_CHARACTERS = 20, 2**20
 # Lines one by one: a list of all, or `io.StringIO`, would take several times the text. CR CR LF is a CRLF made twice.
 ENDED = re.compile(r"[^\r\n]*(?:\r{0,2}\n|\r)|[^\r\n]+")
 TAB_SUFFIXES = (".tsv", ".tab")
 
 
-def read_text(path: Path, *, errors: str = "strict") -> str:
-    """Return the text of a file, gzipped or not."""
+class Reading(NamedTuple):
+    """How the text of a table is read.
+
+    Attributes:
+        encoding: its encoding; where a file begins with a byte order mark, that decides.
+        option: the option that sets the encoding; "" if there is none.
+        tell: takes a line on what was guessed of the file; None: nothing is said.
+    """
+
+    encoding: str = "utf-8"
+    option: str = ""
+    tell: Callable[[str], None] | None = None
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a text of another encoding."""
+        return f"if a Windows program wrote it, say {self.option} cp1252" if self.option else "save the file as UTF-8"
+
+    def decoder(self, start: bytes) -> str:
+        """Return Python's name of the encoding of a file with this start."""
+        if start.startswith(codecs.BOM_UTF8):
+            return "utf-8-sig"
+        return "utf-16" if start.startswith(UTF16) else self.encoding
+
+    def delimiter(self, lines: Sequence[str], own: str, name: str | Path) -> str:
+        """Return what divides the cells of a table, see `delimiter_of`; tell it if it is not its format's own."""
+        found = delimiter_of(lines, own)
+        if found != own and self.tell is not None:
+            self.tell(f"{name}: the delimiter is {found!r}")
+        return found
+
+
+PLAIN = Reading()
+
+
+def check_encoding(name: str) -> None:
+    """Refuse an encoding that Python does not know, or that is none of text."""
     try:
-        return read_bytes(path).decode("utf-8-sig", errors)
+        "\n".encode(name).decode(name)
+    except (LookupError, UnicodeError):
+        raise UsageError(f"unknown encoding {name!r}; e.g. utf-8, cp1252, latin-1, utf-16") from None
+
+
+def delimiter_of(lines: Sequence[str], own: str) -> str:
+    """Return what divides the cells of a table, going by its first lines: `own` if no other sign fits more rows.
+
+    A sign fits a row that it divides into as many cells as the header, and these are several.
+    """
+
+    def fitting(sign: str) -> int:
+        numbers = [len(cells) for cells in csv.reader(lines, delimiter=sign) if cells]
+        return sum(number == numbers[0] for number in numbers[1:]) if numbers and numbers[0] > 1 else 0
+
+    csv.field_size_limit(MAX_CELL_CHARACTERS)
+    try:
+        return max(dict.fromkeys(own + DELIMITERS), key=fitting)
+    except csv.Error:
+        return own
+
+
+def looked_at(lines: Iterator[str]) -> tuple[list[str], Iterator[str]]:
+    """Return the first lines of a table, and all of them."""
+    first: list[str] = []
+    characters = 0
+    for line in lines:
+        first.append(line)
+        characters += len(line)
+        if len(first) >= LOOKED_AT_LINES or characters > LOOKED_AT_CHARACTERS:
+            break
+    return first, chain(first, lines)
+
+
+def read_text(path: Path, *, errors: str = "strict", how: Reading = PLAIN) -> str:
+    """Return the text of a file, gzipped or not."""
+    content = read_bytes(path)
+    try:
+        return content.decode(how.decoder(content), errors)
     except UnicodeDecodeError as error:
         before, after = error.object[: error.start], error.object[error.start :]
         line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
         raise InputError(
-            f"not UTF-8: {error.reason}",
+            f"not {how.encoding.upper()}: {error.reason}",
             file=path,
             line=before.count(b"\n") + 1,
             value=line.decode(errors="replace"),
-            remedy="save the file as UTF-8",
+            remedy=how.remedy,
         ) from None
 
 
@@ -247,12 +325,21 @@ def held_rows(path: Path, delimiter: str = ",", *, strip: bool = True) -> list[t
 
 
 def rows(
-    path: Path, delimiter: str = ",", *, quotes: bool | None = None, strip: bool = True, errors: str = "strict"
+    path: Path,
+    delimiter: str = ",",
+    *,
+    quotes: bool | None = None,
+    strip: bool = True,
+    errors: str = "strict",
+    how: Reading | None = None,
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of its first line, cells) of each row that is not blank; rows may differ in length."""
-    text = read_text(path, errors=errors)
-    delimiter = max(delimiter, key=text.partition("\n")[0].count)
-    lines = (match[0] for match in ENDED.finditer(text))
+    """Yield (number of its first line, cells) of each row that is not blank; rows may differ in length.
+
+    With `how`, another delimiter than the given one is found out.
+    """
+    text = read_text(path, errors=errors, how=how or PLAIN)
+    first, lines = looked_at(match[0] for match in ENDED.finditer(text))
+    delimiter = delimiter if how is None else how.delimiter(first, delimiter, path)
     has_quotes = delimiter != "\t" if quotes is None else quotes
     reader = csv.reader(
         lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE, strict=has_quotes
@@ -281,10 +368,11 @@ def columns(
     quotes: bool | None = True,
     strip: bool = True,
     errors: str = "strict",
+    how: Reading | None = None,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of its first line, cells of the columns asked for) of each row of a table with a header."""
     by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(TAB_SUFFIXES) else ","
-    table_rows = rows(path, delimiter or by_name, quotes=quotes, strip=strip, errors=errors)
+    table_rows = rows(path, delimiter or by_name, quotes=quotes, strip=strip, errors=errors, how=how)
     first, header = next(table_rows, (1, []))
     if not header:
         raise InputError("the file is empty", file=path, remedy=remedy or None)
@@ -387,20 +475,32 @@ def ended_lines(file: IO[AnyStr], name: str | Path) -> Iterator[tuple[int, AnySt
         yield number, line
 
 
-def streamed(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (1-based number, line with its end), decoded from UTF-8; bytes that are no text become lone surrogates.
+def decoded_lines(file: io.BufferedReader[Any], name: str | Path, how: Reading = PLAIN) -> Iterator[str]:
+    """Yield the lines of an open file with their ends; bytes that are no text become lone surrogates.
 
-    The file may be gzipped.
+    The file stays open.
     """
+    text = io.TextIOWrapper(file, how.decoder(file.peek(len(codecs.BOM_UTF8))), "surrogateescape", newline="\n")
+    try:
+        for _, line in ended_lines(text, name):
+            yield line
+    except UnicodeError as error:
+        raise InputError(f"not {how.encoding}: {error}", file=name, remedy=how.remedy) from None
+    finally:
+        if not text.closed:
+            text.detach()
+
+
+def streamed(path: Path, how: Reading = PLAIN) -> Iterator[tuple[int, str]]:
+    """Yield (1-based number, line with its end); see `decoded_lines`. The file may be gzipped."""
     number = 0
     try:
-        with (
-            open(path, "rb") as raw,
-            io.TextIOWrapper(_unpacked(path, raw), "utf-8-sig", "surrogateescape", newline="\n") as file,
-        ):
-            for number, line in ended_lines(file, path):
-                if number == 1 and line.startswith(UTF16):
-                    raise InputError("this file is UTF-16", file=path, remedy="save it as UTF-8")
+        with open(path, "rb") as raw:
+            unpacked = _unpacked(path, raw)
+            buffered: io.BufferedReader[Any] = (
+                raw if unpacked is raw else io.BufferedReader(cast(io.RawIOBase, unpacked))
+            )
+            for number, line in enumerate(decoded_lines(buffered, path, how), 1):
                 yield number, line
     except DAMAGED as error:
         raise _damaged(path, error) from None
@@ -411,10 +511,15 @@ def streamed(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def table(
-    path: Path, delimiter: str, needed: Sequence[str], rejects: Rejects, *, after: int = 0
+    path: Path, delimiter: str, needed: Sequence[str], rejects: Rejects, *, after: int = 0, how: Reading | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line, cells by column name) of a delimited file with a header and quotes where needed."""
-    rows_read = records((line for number, line in streamed(path) if number > after), delimiter, after + 1)
+    """Yield (line, cells by column name) of a delimited file with a header and quotes where needed.
+
+    With `how`, another delimiter than the given one is found out.
+    """
+    first, lines = looked_at(line for number, line in streamed(path, how or PLAIN) if number > after)
+    delimiter = delimiter if how is None else how.delimiter(first, delimiter, path)
+    rows_read = records(lines, delimiter, after + 1)
     try:
         header = next(rows_read).cells
     except csv.Error as error:
@@ -427,7 +532,8 @@ def table(
             yield line, dict(zip(header, cells, strict=True))
         else:
             name, cell = next(pair for pair in zip(header, cells, strict=True) if not is_text(pair[1]))
-            rejects.add(NO_TEXT, file=path, line=line, field=name, value=cell)
+            problem = f"{NO_TEXT}; {how.remedy}" if how and how.option and "\0" not in cell else NO_TEXT
+            rejects.add(problem, file=path, line=line, field=name, value=cell)
 
 
 def is_text(cell: str) -> bool:

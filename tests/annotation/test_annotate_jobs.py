@@ -153,7 +153,7 @@ CONTENTS = {
     "blank": (b" \n\r\n", "no text"),
     "latin": (b"ab\nM\xfcller", "not valid utf-8"),
     "binary": (b"\x00\x01\x02ab", "binary"),
-    "utf16": (b"\xff\xfea\x00", "UTF-16"),
+    "utf16": (b"\xff\xfea", "not valid utf-8"),
     "zip": (b"PK\x03\x04zip", "zip"),
     "long": (b"x" * 201, "longer than"),
 }

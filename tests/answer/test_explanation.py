@@ -66,7 +66,7 @@ class TestFields:
     def test_similarities_are_told_of_routes_that_were_asked(self, rich, ranking, asked):
         why = explain(rich, "Headache", ranking=ranking)
         assert set(why.similarity) == asked
-        assert "0.00" not in str(why)
+        assert "0.00" not in why.numbers()
 
     def test_runners_up_are_the_next_concepts(self, rich):
         result = Normalizer(rich, encoder=HashEncoder()).normalize(["ache of the hed"], top_k=3, explain=True)[0]
@@ -77,7 +77,7 @@ class TestFields:
 
 
 def test_nothing_near_at_all(rich):
-    assert explain(rich, "頭痛", ranking="exact").answer == "NIL: no string of the index comes near"
+    assert explain(rich, "頭痛", ranking="exact").answer == "NIL: no name comes near"
 
 
 class TestLearned:
@@ -94,8 +94,8 @@ class TestLearned:
             assert other.behind["exactness"] == pytest.approx(1.0)
             assert sum(other.behind.values()) == pytest.approx(result.candidates[0].score - candidate.score, abs=3e-3)
         assert 0 < why.nil < 0.9
-        assert f"p(NIL) {why.nil:.2f}" in str(why)
-        assert "by meaning +4.0, letters +2.0, exactness +1.0" in str(why)
+        assert f"p(NIL) {why.nil:.2f}" in why.numbers()
+        assert "by meaning +4.0, letters +2.0, exactness +1.0" in why.numbers()
 
     def test_what_is_accepted_does_not_depend_on_how_confidence_is_shown(self, rich, calibration, monkeypatch):
         normalizer = Normalizer(rich, encoder=HashEncoder(), calibration=calibration)
@@ -161,12 +161,50 @@ def test_the_line_has_every_part_in_its_order():
         0.125,
         {"meaning": 3.0, "words": 2.0, "letters": 1.0, "term": 0.1},
     )
-    assert str(why) == (
+    assert why.numbers() == (
         "nearest to 'Fever' (preferred name); found by letters, vectors; cosine 0.91; letters 0.50; "
         "by meaning +3.0, words +2.0, letters +1.0; p(NIL) 0.12; read as 'fever' (spelling); "
         "a name of T:9, retired and replaced by this; contradiction: side: left against right; "
         "before 'cold' (T:2): meaning +2.0, letters -0.3; type: Finding, Symptom; a kind of: Sign; "
         "definition: " + "d" * (DEFINITION_CHARACTERS - 1) + "…"
     )
-    assert str(Explanation("NIL: because")) == "NIL: because"
-    assert str(replace(why, definition="one\n line")).endswith("definition: one line")
+    assert Explanation("NIL: because").numbers() == "NIL: because"
+    assert replace(why, definition="one\n line").numbers().endswith("definition: one line")
+
+
+SYNONYM = Explanation("equal to", "SOB", "exact synonym", similarity={"cosine": 1.0}, concept_name="Dyspnea")
+
+
+@pytest.mark.parametrize(
+    ("why", "sentence"),
+    [
+        (SYNONYM, 'equal to the synonym "SOB" of Dyspnea'),
+        (
+            replace(SYNONYM, runners_up=(RunnerUp("T:2", "Dyspnea on exertion", "DOE", {}, similarity=0.412),)),
+            'equal to the synonym "SOB" of Dyspnea; next best: Dyspnea on exertion (0.41)',
+        ),
+        (replace(SYNONYM, term_kind="broad synonym"), 'equal to the broad synonym "SOB" of Dyspnea'),
+        (replace(SYNONYM, term_kind="MESH's name for T:1"), 'equal to "SOB", MESH\'s name for T:1, linked to Dyspnea'),
+        (
+            replace(SYNONYM, runners_up=(RunnerUp("T:2", "Dyspnea", "dyspnoea", {}),)),
+            'equal to the synonym "SOB" of Dyspnea; next best: Dyspnea T:2',
+        ),
+        (
+            Explanation("nearest to", "Dyspnea", "preferred name", similarity={"cosine": 0.9}, concept_name="Dyspnea"),
+            'nearest to the name "Dyspnea" (similarity 0.90)',
+        ),
+        (
+            replace(SYNONYM, non_standard="T:9", contradictions=("side: left against right",)),
+            'equal to the synonym "SOB" of Dyspnea; a name of T:9, which is not standard and maps to this; '
+            "to check: side: left against right",
+        ),
+        (
+            replace(SYNONYM, answer="NIL: no name is close enough; the nearest is", similarity={"cosine": 0.3}),
+            'no name is close enough; the nearest is the synonym "SOB" of Dyspnea (similarity 0.30)',
+        ),
+        (replace(SYNONYM, answer="the identifier of", similarity={}), "the identifier of Dyspnea"),
+        (Explanation("NIL: no name comes near"), "no name comes near"),
+    ],
+)
+def test_a_plain_sentence(why, sentence):
+    assert str(why) == sentence

@@ -7,7 +7,7 @@ import io
 import json
 import stat
 from collections import Counter
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from itertools import combinations
 
 import numpy as np
@@ -34,7 +34,7 @@ REQUIRED = {
 
 
 def mapping(**values):
-    missing = {field.name: None for field in fields(Mapping)[:23]}
+    missing = {field.name: None for field in fields(Mapping) if field.default is MISSING}
     return Mapping(**{**missing, **REQUIRED, **values})
 
 

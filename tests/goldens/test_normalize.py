@@ -121,7 +121,7 @@ def test_the_report(golden: Goldens, world: World, tmp_path: Path) -> None:
 
 def test_stdin_and_stdout(golden: Goldens, world: World, tmp_path: Path, monkeypatch) -> None:
     lines = "\n".join(mention.replace("\n", " ") for mention, *_ in ASKED).encode()
-    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(lines)))
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(lines))))
     golden.check("stdin", told("normalize", "-", "--to", world.index, "-o", "-", *PLAIN, out=tmp_path / "out"))
 
 

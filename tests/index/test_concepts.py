@@ -10,10 +10,12 @@ import pytest
 
 from alphita import artefact
 from alphita.answer.normalizer import Normalizer
+from alphita.answer.omop import OmopConcepts
 from alphita.errors import InputError, Rejects
 from alphita.index.concepts import MAPS_TO, mapped, replacements
 from alphita.index.segment import RETIRED_STANDING
 from alphita.index.store import Index, build
+from alphita.mappings.record import NO_OMOP
 from alphita.terminology.loaders import obo
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology, save
@@ -183,16 +185,26 @@ def test_omop_columns(make):
                 ("T:1", "Disorder", "concept_class_id"),
                 ("T:2", "Condition", "domain_id"),
             ),
-            properties=rows(["concept", "name", "value"], ("T:1", "comment", "x"), ("T:1", "standard_concept", "S")),
+            properties=rows(
+                ["concept", "name", "value"],
+                ("T:1", "comment", "x"),
+                ("T:1", "standard_concept", "S"),
+                ("T:2", "vocabulary_id", "RxNorm Extension"),
+                ("T:2", "concept_code", "OMOP1"),
+            ),
         )
     )
     columns = ("omop_concept_id", "vocabulary", "domain", "concept_class", "standard")
     found = index.segment.concepts.select(["id", *columns]).to_pylist()
     shown = {line["id"]: tuple(line[name] for name in columns) for line in found}
     assert shown["T:1"] == (4029498, "SNOMED", "Condition", "Disorder", "S")
-    assert shown["T:2"] == (77, "SNOMED", "Condition", None, None)
+    assert shown["T:2"] == (77, "RxNorm Extension", "Condition", None, None)
     assert shown["T:3"] == (None, "SNOMED", None, None, None)
     assert ids_of(index, index.concept_rows(["OMOP:77", "OMOP:5"])) == ["T:2", "T:1"]
+    omop = OmopConcepts(index)
+    assert omop.of_id("OMOP:4029498") == (4029498, "1", "SNOMED", "Condition", "Disorder", "S")
+    assert omop.of_id("T:2") == (77, "OMOP1", "RxNorm Extension", "Condition", None, None)
+    assert omop.of_id("T:3") == omop.of_id("T:99") == omop.of_id(None) == NO_OMOP
 
 
 def mapping_tables() -> Tables:

@@ -171,7 +171,7 @@ def test_external_names_are_marked_and_follow_every_own_name(tmp_path):
     assert (result.concept_id, result.concept_name, result.matched_term) == ("X:1", "Dyspnea", "Breathlessness")
     assert "borrowed" in result.candidates[0].routes
     assert result.method == "nearest"  # equal to a name of its own is what "exact" says
-    assert "'Breathlessness' (other's name for Dyspnea)" in str(result.explanation)
+    assert '"Breathlessness", other\'s name for Dyspnea' in str(result.explanation)
     (own,) = normalizer.normalize(["dyspnea"])
     assert (own.method, own.candidates[0].routes) == ("exact", ("exact",))
     # They are not held out, learned from or exported as the terminology's own.

@@ -30,7 +30,7 @@ class Counting:
     """Passes questions on to a normaliser, and keeps what was asked."""
 
     def __init__(self, normalizer) -> None:
-        self.normalizer, self.calls, self.asked = normalizer, 0, []
+        self.normalizer, self.calls, self.asked, self.omop = normalizer, 0, [], normalizer.omop
 
     def normalize(self, mentions, **options):
         self.calls += 1
@@ -165,7 +165,7 @@ def test_a_series_becomes_a_frame_with_it(normalizer):
     made = normalize_series(pd.Series(["cold"], name="text"), normalizer, top_k=3, explain=True)
     assert made["text"].tolist() == ["cold"] * 3
     assert made["rank"].tolist() == [1, 2, 3]
-    assert "equal to 'Cold'" in made["explanation"].iloc[0]
+    assert 'equal to the name "Cold"; next best: ' in made["explanation"].iloc[0]
 
 
 def test_an_iterator_without_end_is_read_a_batch_ahead(normalizer):

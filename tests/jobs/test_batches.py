@@ -65,6 +65,8 @@ def test_equal_rows_are_answered_once(shared, monkeypatch):
     monkeypatch.setattr(batches, "QUESTIONS_AT_ONCE", 2)
 
     class Counting:
+        omop = shared.omop
+
         def normalize(self, mentions, **options):
             asked.append(list(mentions))
             return shared.normalize(mentions, **options)
@@ -79,6 +81,8 @@ def test_contexts_languages_and_explanations_are_passed_on(shared):
     asked = []
 
     class Noting:
+        omop = shared.omop
+
         def normalize(self, mentions, **options):
             asked.append((list(mentions), options))
             return shared.normalize(mentions, **options)

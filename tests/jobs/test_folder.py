@@ -152,11 +152,8 @@ def test_equal_questions_are_answered_once(shards, monkeypatch):
     class Counting:
         def __init__(self, settings):
             self.normalizer = load(settings)
-            self.index, self.ranking, self.encoder = (
-                self.normalizer.index,
-                self.normalizer.ranking,
-                self.normalizer.encoder,
-            )
+            for name in ("index", "ranking", "encoder", "omop"):
+                setattr(self, name, getattr(self.normalizer, name))
 
         def normalize(self, mentions, *, contexts, languages, **options):
             asked.update(zip(mentions, contexts, languages, strict=True))

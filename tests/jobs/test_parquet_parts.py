@@ -18,7 +18,7 @@ from alphita.jobs.parts import Place
 from alphita.jobs.reading import MentionFile
 
 GROUPS = st.lists(st.lists(st.integers(0, 40), max_size=6).map(tuple), min_size=1, max_size=4)
-EVERY = Columns("mention", "code", "context", "language", "frequency")
+EVERY = Columns("mention", "code", "context", "language", "frequency", "domain")
 TEXTS = st.one_of(
     st.none(),
     st.sampled_from([b"", b"cold", b"a\0b", b"\xff", "naïve".encode(), b" ", b"3", b"3.0", b"-1", b" 12 ", b"12a"]),
@@ -62,14 +62,14 @@ def test_parts_are_read_as_they_were_cut(folder):
 
 @settings(max_examples=60)
 @given(
-    rows=st.lists(st.tuples(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS), max_size=12),
+    rows=st.lists(st.tuples(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS), max_size=12),
     line=st.integers(0, 3),
     buckets=st.integers(1, 4),
 )
 def test_rows_are_those_of_a_table(tmp_path_factory, rows, line, buckets):
     """The rows of `MentionFile`, which are read and checked one by one, are the oracle."""
     file = str(tmp_path_factory.getbasetemp() / "rows.parquet")
-    columns = [pa.array(column, pa.binary()) for column in zip(*rows, strict=True)] or [pa.array([], pa.binary())] * 5
+    columns = [pa.array(column, pa.binary()) for column in zip(*rows, strict=True)] or [pa.array([], pa.binary())] * 6
     texts = [pa.Array.from_buffers(pa.string(), len(rows), column.buffers()) for column in columns]
     pq.write_table(pa.table(texts, names=EVERY.names), file)
     table = MentionFile(
@@ -79,6 +79,7 @@ def test_rows_are_those_of_a_table(tmp_path_factory, rows, line, buckets):
         context_column="context",
         language_column="language",
         frequency_column="frequency",
+        domain_column="domain",
     )
     wanted = list(table.rows())[line:]
     parts = cut(sources([Place(file)], EVERY), 10_000)
@@ -94,7 +95,7 @@ def test_rows_are_those_of_a_table(tmp_path_factory, rows, line, buckets):
     assert found.frequency.to_pylist() == [row.frequency for row in good]
     assert found.rejects == [row._replace(number=row.number + shift) for row in wanted if row.problem is not None]
     asked = [tuple(one.values()) for one in found.questions.take(pa.array(found.asked)).to_pylist()]
-    assert asked == [(row.mention, row.context, row.language) for row in good]
+    assert asked == [(row.mention, row.context, row.language, row.domain) for row in good]
     assert len(set(asked)) == len(found.questions) == len({question(row) for row in good})
     for bucket in range(buckets):
         for one in found.questions.slice(found.bounds[bucket], np.diff(found.bounds)[bucket]).to_pylist():

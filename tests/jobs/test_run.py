@@ -165,7 +165,7 @@ def test_a_report_that_cannot_be_written_is_told_before_the_work(normalizer, sou
 
 
 def stdin(monkeypatch, text: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text)))
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(text))))
 
 
 def test_what_one_input_defines_is_not_for_a_stream_after_it(index_path, tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def test_an_identifier_is_its_concept(normalizer):
         (found,) = normalizer.normalize([mention], explain=True)
         assert (found.mention, found.concept_id, found.concept_name) == (mention, "T:0007", name)
         assert (found.method, found.confidence, found.decision) == ("exact", 1.0, "accept")
-        assert str(found.explanation).startswith(f"the identifier of {name!r}")
+        assert str(found.explanation).startswith(f"the identifier of {name}")
     assert normalizer.normalize(["T:9999"])[0].decision != "accept"
     options = {"calibration": normalizer.calibration, "filters": Filters(under=("T:0001",))}
     filtered = Normalizer(normalizer.index, encoder=normalizer.encoder(), **options)

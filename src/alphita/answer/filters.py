@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,7 @@ class Filters:
         languages: BCP-47; a concept must have a term in one of them, and only such terms match.
         under: CURIEs; these concepts and those below them.
         standard_only: only standard concepts (OMOP).
+        domain: a type or domain that they must have besides.
     """
 
     types: tuple[str, ...] = ()
@@ -101,17 +102,20 @@ class Filters:
     languages: tuple[str, ...] = ()
     under: tuple[str, ...] = ()
     standard_only: bool = False
+    domain: str | None = None
 
     @property
     def empty(self) -> bool:
         """Whether all concepts can be answers."""
-        return not (self.types or self.sources or self.languages or self.under or self.standard_only)
+        return not (self.types or self.sources or self.languages or self.under or self.standard_only or self.domain)
 
     def concepts(self, segment: Segment) -> NDArray[np.bool_]:
         """Return which concepts of an index can be answers, (n_concepts,)."""
         allowed = np.ones(len(segment.concepts), bool)
         if self.types:
             allowed &= _of_types(segment, self.types)
+        if self.domain:
+            allowed &= _of_types(segment, (self.domain,))
         if self.sources:
             wanted = {canonical(one).lower() for one in self.sources}
             column = [canonical(one or "") for one in _column(segment, "source", "--source")]
@@ -188,18 +192,34 @@ def allowed_concepts(index: Index, filters: Filters | None, targets: Targets | N
 
 
 def _of_types(segment: Segment, types: Sequence[str]) -> NDArray[np.bool_]:
-    columns = [name for name in ("semantic_types", "domain", "concept_class") if name in segment.concepts.column_names]
-    values = [segment.concepts.column(name).to_pylist() for name in columns]
-    listed = [
-        {one for column in row for one in (column if isinstance(column, list) else [column]) if one}
-        for row in zip(*values, strict=True)
-    ]
-    known = sorted({one for some in listed for one in some})
-    if not known:
+    if not (known := types_of(segment)):
         raise UsageError("this index's concepts have no semantic types; --type cannot be used with it")
     _check("semantic type", types, known)
-    wanted = {one.lower() for one in types}
-    return np.array([any(one.lower() in wanted for one in some) for some in listed], bool)
+    lower = {one.lower() for one in types}
+    wanted = pa.array([one for one in known if one.lower() in lower])
+    allowed = np.zeros(len(segment.concepts), bool)
+    for values, rows in _types(segment):
+        allowed[rows[pc.is_in(values, value_set=wanted).to_numpy(zero_copy_only=False)]] = True
+    return allowed
+
+
+def types_of(segment: Segment, allowed: NDArray[np.bool_] | None = None) -> list[str]:
+    """Return the semantic types and domains of an index's concepts, of the `allowed` ones, (n_concepts,), or of all."""
+    found: set[str] = set()
+    for values, rows in _types(segment):
+        some = values if allowed is None else values.filter(pa.array(allowed[rows]))
+        found.update(filter(None, pc.unique(some).to_pylist()))
+    return sorted(found)
+
+
+def _types(segment: Segment) -> Iterator[tuple[pa.Array, NDArray[np.int64]]]:
+    """Yield types and the rows of the concepts that have them, a column at a time."""
+    for name in ("semantic_types", "domain", "concept_class"):
+        if name in segment.concepts.column_names:
+            column = segment.concepts.column(name).combine_chunks()
+            is_list = pa.types.is_list(column.type)
+            rows = pc.list_parent_indices(column).to_numpy() if is_list else np.arange(len(column))
+            yield (column.flatten() if is_list else column).cast(pa.string()), rows
 
 
 def _under(segment: Segment, curies: Sequence[str]) -> NDArray[np.bool_]:

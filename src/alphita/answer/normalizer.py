@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from collections.abc import Iterable, Sequence, Set
@@ -20,7 +21,8 @@ from alphita import machine
 from alphita.answer.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
 from alphita.answer.candidates import MAX_CONCEPTS, Ranking, ranking_of
 from alphita.answer.decision import ACCEPT, NIL, Thresholds
-from alphita.answer.filters import Allowed, Filters
+from alphita.answer.filters import Allowed, Filters, types_of
+from alphita.answer.omop import OmopConcepts
 from alphita.answer.pipeline import Pipeline, Questions, Scored, questions_of
 from alphita.answer.records import DEFAULT_FLOOR, Result
 from alphita.answer.results import ResultBuilder
@@ -114,6 +116,7 @@ class Normalizer:
         self.index, self.floor, self.target, self.filters = index, given.floor, given.target, given.filters
         self._encoder = encoder
         self._loading = threading.Lock()
+        self._of_types: dict[str, Normalizer] = {}
         self.calibration = fitted = _calibration(index, given.calibration, given.ranking)
         self.ranking = given.ranking if given.ranking != AUTO else "vectors" if fitted is None else "learned"
         self._ranking = ranking_of(self.ranking)
@@ -140,6 +143,11 @@ class Normalizer:
     def assurance(self) -> Assurance | None:
         """Kind of confidence: "certified" (tested on this index's strings), "estimated" (on others), or None."""
         return self.calibration.assurance(self.error) if self.calibration is not None else None
+
+    @property
+    def omop(self) -> OmopConcepts:
+        """What OMOP says of the index's concepts."""
+        return self._builder.omop
 
     @classmethod
     def load(cls, path: Path | str, *, verify: bool | None = None, **options: Any) -> Normalizer:  # noqa: ANN401
@@ -178,7 +186,7 @@ class Normalizer:
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)
             self.abbreviations.learn(texts)
-            self._pipeline.reader.abbreviations = self.abbreviations
+            self._read_with(self.abbreviations)
 
     def prepare_counted(self, definitions: Iterable[tuple[str, str, int]]) -> None:
         """Learn as `prepare` does, from definitions that were already extracted.
@@ -189,7 +197,31 @@ class Normalizer:
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)
             self.abbreviations.learn_counted(definitions)
-            self._pipeline.reader.abbreviations = self.abbreviations
+            self._read_with(self.abbreviations)
+
+    def _read_with(self, abbreviations: Abbreviations) -> None:
+        for one in (self, *self._of_types.values()):
+            one._pipeline.reader.abbreviations = abbreviations
+
+    @property
+    def types(self) -> list[str]:
+        """The semantic types and domains of the concepts that can be answers."""
+        return types_of(self.index.segment, self.allowed.concepts)
+
+    def of_type(self, name: str) -> Normalizer:
+        """Return a normaliser whose answers are also of this semantic type or domain; it shares all else with this one.
+
+        Raises:
+            UsageError: no concept that can be an answer has this type.
+        """
+        with self._loading:
+            if name not in self._of_types:
+                part = copy.copy(self)
+                part.filters = replace(self.filters or Filters(), domain=name)
+                part.allowed = Allowed(self.index, part.filters, self._builder.targets)
+                part._pipeline = self._pipeline.narrowed(*part.allowed.searched())
+                self._of_types[name] = part
+            return self._of_types[name]
 
     def normalize(
         self,
@@ -198,6 +230,7 @@ class Normalizer:
         top_k: int = 1,
         contexts: Sequence[str | None] | None = None,
         languages: Sequence[str | None] | None = None,
+        types: Sequence[str | None] | None = None,
         explain: bool = False,
     ) -> list[Result]:
         """Map each mention to its concept.
@@ -210,16 +243,21 @@ class Normalizer:
             top_k: number of candidate concepts for each mention, if the index has that many.
             contexts: the surrounding text of each mention, or None; it helps to resolve abbreviations.
             languages: the language of each mention (BCP-47), or None.
+            types: the semantic type or domain that each answer must have, such as "Drug", or None.
             explain: add an explanation to each result.
 
         Returns:
             One result per mention, in order.
 
         Raises:
-            UsageError: `mentions` is not a list of strings, `top_k` is below 1, or a list has another length.
+            UsageError: `mentions` is not a list of strings, `top_k` is below 1, a list has another length, or a type is
+                that of no concept.
         """
-        _check(mentions, top_k, contexts, languages)
+        _check(mentions, top_k, contexts=contexts, languages=languages, types=types)
         nothing: list[str | None] = [None] * len(mentions)
+        if types is not None and any(types):
+            columns = [mentions, contexts or nothing, languages or nothing]
+            return self._by_type(list(zip(*columns, strict=True)), types, top_k, explain)
         rows = list(zip(mentions, contexts or nothing, languages or nothing, strict=True))
         if len(rows) <= MENTIONS_AT_ONCE:
             return self._normalized(rows, top_k, explain)
@@ -239,6 +277,16 @@ class Normalizer:
             answered = (map if pool is None else pool.map)(alone, blocks)
             found = dict(zip(distinct, itertools.chain.from_iterable(answered), strict=True))
         return [found[row] for row in rows]
+
+    def _by_type(self, rows: list[Row], types: Sequence[str | None], top_k: int, explain: bool) -> list[Result]:
+        results: dict[int, Result] = {}
+        for name in dict.fromkeys(types):
+            places = [place for place, other in enumerate(types) if other == name]
+            mentions, contexts, languages = zip(*(rows[place] for place in places), strict=True)
+            among = self.of_type(name) if name else self
+            given: dict[str, Any] = {"contexts": contexts, "languages": languages, "top_k": top_k, "explain": explain}
+            results |= zip(places, among.normalize(mentions, **given), strict=True)
+        return [results[place] for place in range(len(rows))]
 
     def _normalized(self, rows: Sequence[Row], top_k: int, explain: bool) -> list[Result]:
         """Answer rows; equal questions only once."""
@@ -389,16 +437,14 @@ def _abbreviations(index: Index, calibration: Calibration | None, given: Path | 
     return own.with_list(Path(given)) if given is not None else own
 
 
-def _check(
-    mentions: Sequence[str], top_k: int, contexts: Sequence[str | None] | None, languages: Sequence[str | None] | None
-) -> None:
+def _check(mentions: Sequence[str], top_k: int, **columns: Sequence[str | None] | None) -> None:
     if isinstance(mentions, str):
         raise UsageError("normalize takes a list of strings, not one string: normalize([mention])")
     if not (hasattr(mentions, "__len__") and hasattr(mentions, "__iter__")) or isinstance(mentions, AnyMapping | Set):
         raise UsageError(f"normalize takes a list of strings, not {type(mentions).__name__}")
     if not isinstance(top_k, Integral) or top_k < 1:
         raise UsageError(f"top_k must be 1 or more, not {top_k!r}")
-    for name, values in (("contexts", contexts), ("languages", languages)):
+    for name, values in columns.items():
         if values is not None and len(values) != len(mentions):
             raise UsageError(f"{len(mentions)} mentions, but {len(values)} {name}")
     for place, mention in enumerate(mentions):

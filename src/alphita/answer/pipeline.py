@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -103,6 +104,16 @@ class Pipeline:
         self.reader = MentionReader(index, abbreviations, respell=respell)
         # Several threads may search at once; caches are filled only once, at the first question.
         self._making = threading.Lock()
+
+    def narrowed(self, index: Index, allowed: NDArray[np.bool_] | None) -> Pipeline:
+        """Return a pipeline that finds less: in an index that is `Restricted`, by the terms of `allowed`."""
+        with self._making:
+            part = copy.copy(self)
+            # What it computes depends on the whole index, and takes much memory.
+            part._featurizer = self._featurizer
+        part.index, part.allowed, part._making = index, allowed, threading.Lock()
+        part.reader = MentionReader(index, self.reader.abbreviations, respell=self.reader.respell)
+        return part
 
     def ask(
         self,

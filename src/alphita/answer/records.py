@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
-from alphita.mappings.record import Decision, Mapping, Method, Relation
+from alphita.mappings.record import NO_OMOP, OMOP, Decision, Mapping, Method, OmopConcept, Relation
 
 EXACT: Method = "exact"
 ABBREVIATION: Method = "abbreviation"
 NEAREST: Method = "nearest"
 NIL: Method = "nil"
+EQUAL, IDENTIFIES = "equal to", "the identifier of"
 # Default cosine below which the nearest term is not an answer.
 DEFAULT_FLOOR = 0.5
 # Similarities are rounded to this many decimals, because further ones differ between machines.
@@ -19,6 +20,9 @@ DECIMALS = 6
 DEFINITION_CHARACTERS = 160
 # Maximum groups of features in one line of an explanation.
 MAX_GROUPS = 3
+# Whether answers are explained; "numbers": with what the answer was computed from, instead of a sentence.
+Explain = bool | Literal["numbers"]
+NO_CONCEPT_FITS = "NIL: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Candidate:
     contradictions: tuple[str, ...] = ()
     retired_concept: str | None = None
     score: float | None = None
+    omop: OmopConcept = NO_OMOP
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class RunnerUp:
         matched_term: the matching term.
         behind: its deficit compared with the answer, by group of features, largest first; positive numbers favour the
             answer.
+        similarity: cosine between mention and matched term, -1 to 1.
     """
 
     concept_id: str
@@ -77,6 +83,7 @@ class RunnerUp:
     matched_term: str
     behind: AnyMapping[str, float]
     contradictions: tuple[str, ...] = ()
+    similarity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class Explanation:
         nil: the ranker's probability that no concept fits, 0 to 1; None without a learned ranking.
         gave: the contribution of each group of features to the answer, compared with an average candidate, largest
             first; positive numbers favour it.
+        concept_name: the preferred term of the concept; None if nothing was found.
     """
 
     answer: str
@@ -114,9 +122,46 @@ class Explanation:
     nil: float | None = None
     gave: AnyMapping[str, float] = field(default_factory=dict)
     non_standard: str | None = None
+    concept_name: str | None = None
 
     def __str__(self) -> str:
-        """Return one line."""
+        """Return one plain sentence."""
+        is_nil = self.answer.startswith(NO_CONCEPT_FITS)
+        parts = [" ".join(filter(None, (self.answer.removeprefix(NO_CONCEPT_FITS), self._named())))]
+        if self.similarity and self.answer != EQUAL:
+            parts[0] += f" (similarity {next(iter(self.similarity.values())):.2f})"
+        parts += [
+            *filter(None, (self.expansion,)),
+            *self._origin(),
+            *(f"to check: {one}" for one in self.contradictions),
+        ]
+        if self.runners_up and not is_nil:
+            other = self.runners_up[0]
+            name = other.concept_name + f" {other.concept_id}" * (other.concept_name == self.concept_name)
+            near = "" if other.similarity is None else f" ({other.similarity:.2f})"
+            parts.append(f"next best: {name}{near}")
+        return "; ".join(parts)
+
+    def _named(self) -> str:
+        """Return the term, its kind and its concept in words."""
+        if self.matched_term is None or self.answer == IDENTIFIES:
+            return self.concept_name or ""
+        if self.term_kind == "preferred name":
+            return f'the name "{self.matched_term}"'
+        kind = self.term_kind or "name"
+        if kind.endswith("synonym"):
+            return f'the {kind.removeprefix("exact ")} "{self.matched_term}" of {self.concept_name}'
+        of_concept = "" if kind.endswith(f" for {self.concept_name}") else f", linked to {self.concept_name}"
+        return f'"{self.matched_term}", {kind}{of_concept}'
+
+    def _origin(self) -> list[str]:
+        """Return of which concept, retired or not standard, the term is a name."""
+        retired = self.retired and f"a name of {self.retired}, retired and replaced by this"
+        maps = self.non_standard and f"a name of {self.non_standard}, which is not standard and maps to this"
+        return [text for text in (retired, maps) if text]
+
+    def numbers(self) -> str:
+        """Return one line with all that the answer was computed from."""
         parts = [self.answer]
         if self.matched_term is not None:
             parts[0] += f" {self.matched_term!r}" + (f" ({self.term_kind})" if self.term_kind else "")
@@ -129,10 +174,7 @@ class Explanation:
             parts.append(f"p(NIL) {self.nil:.2f}")
         if self.expansion:
             parts.append(self.expansion)
-        if self.retired:
-            parts.append(f"a name of {self.retired}, retired and replaced by this")
-        if self.non_standard:
-            parts.append(f"a name of {self.non_standard}, which is not standard and maps to this")
+        parts += self._origin()
         parts += [f"contradiction: {one}" for one in self.contradictions]
         for other in self.runners_up[:1]:
             why = _numbers(other.behind)
@@ -169,7 +211,7 @@ class Result:
         method: "exact" (equal after cleaning), "abbreviation" (through its expansion), "nearest" or "nil".
         candidates: the best concepts, best first; the first is the answer unless it is NIL.
         decision: "accept", "review" or "nil", by the calibration's thresholds; None without calibration.
-        explanation: the reason for this answer; `str` turns it into one line; None unless requested.
+        explanation: the reason for this answer; `str` turns it into a sentence; None unless requested.
     """
 
     mention: str
@@ -187,24 +229,33 @@ class Result:
 # The text about the nearest candidate if no concept fits.
 _NOTHING = Candidate("", "", "", 0.0)
 _OF_TERM = ("language", "source", "code", "homonyms", "retired_concept")
-_NO_CONCEPT: dict[str, Any] = dict.fromkeys((*("concept_id", "concept_name", "routes", "relation", "scope"), *_OF_TERM))
+_NO_CONCEPT: dict[str, Any] = dict.fromkeys(
+    (*("concept_id", "concept_name", "routes", "relation", "scope"), *_OF_TERM, *OMOP)
+)
 
 
 def lines(
-    row: int, result: Result, top_k: int, *, mention_code: str | None = None, frequency: int | None = None
+    row: int,
+    result: Result,
+    top_k: int,
+    explain: Explain = True,
+    *,
+    mention_code: str | None = None,
+    frequency: int | None = None,
 ) -> list[Mapping]:
     """Return the mappings for one input row of an output file: at least one, at most `top_k`."""
     is_nil = result.concept_id is None
     first = result.candidates[0] if result.candidates else _NOTHING
     shown = (first, *result.candidates) if is_nil else result.candidates
-    explanation = None if result.explanation is None else str(result.explanation)
+    why = result.explanation
+    explanation = None if why is None else why.numbers() if explain == "numbers" else str(why)
     mappings = []
     for rank, found in enumerate(shown[:top_k], 1):
         method = result.method if rank == 1 or not is_nil else NEAREST
         sure = (result.confidence, result.decision, method) if rank == 1 else (None, None, method)
         lists = found.routes, found.homonyms, found.contradictions
         routes, homonyms, contradictions = ("|".join(some) or None for some in lists)
-        answer = found.concept_id, found.concept_name, found.matched_term, found.similarity
+        answer = found.concept_id, found.concept_name, *found.omop, found.matched_term, found.similarity
         term = found.relation, found.scope, found.language, found.source, found.code, homonyms
         rest = found.expansion, contradictions, found.retired_concept
         cells = row, mention_code, result.mention, frequency, rank, *answer, *sure, routes, *term, *rest

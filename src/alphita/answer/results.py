@@ -15,9 +15,21 @@ from numpy.typing import NDArray
 from alphita.answer.calibration_store import RankedAnswers
 from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Features
 from alphita.answer.filters import Targets
+from alphita.answer.omop import OmopConcepts
 from alphita.answer.pipeline import Questions, Scored
 from alphita.answer.ranker import Ranker
-from alphita.answer.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Explanation, Result, RunnerUp
+from alphita.answer.records import (
+    ABBREVIATION,
+    DECIMALS,
+    EQUAL,
+    IDENTIFIES,
+    NEAREST,
+    NIL,
+    Candidate,
+    Explanation,
+    Result,
+    RunnerUp,
+)
 from alphita.answer.records import EXACT as EXACT_METHOD
 from alphita.index.choice import REVIEWED
 from alphita.index.lookup import EXACT, EXTERNAL, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
@@ -98,7 +110,7 @@ class Explainer:
     ) -> Explanation:
         """Return the explanation of one answer, given the rows of its candidates, best first."""
         if not candidates:
-            return Explanation("NIL: no string of the index comes near")
+            return Explanation("NIL: no name comes near")
         table, features = scored.table, scored.features
         best, top = candidates[0], int(rows[0])
         request = int(table.request[top])
@@ -110,10 +122,10 @@ class Explainer:
             middling = self.ranker.candidates[0].mean.astype(np.float32)
             gave = _behind(self.ranker, features.candidates[top], middling[None])[0]
         others = tuple(
-            RunnerUp(one.concept_id, one.concept_name, one.matched_term, lack, one.contradictions)
+            RunnerUp(one.concept_id, one.concept_name, one.matched_term, lack, one.contradictions, one.similarity)
             for one, lack in zip(candidates[1:], lacks, strict=True)
         )
-        answer = _nil_reason(scored, request) if nil else "equal to" if table.routes[top] & EXACT else "nearest to"
+        answer = _nil_reason(scored, request) if nil else EQUAL if table.routes[top] & EXACT else "nearest to"
         concept = self.index.concept(int(table.concept[top]))
         maps = self._is_live(best.retired_concept)
         similarities = (("cosine", VECTORS, table.cosine), ("letters", LETTERS, table.letters))
@@ -129,7 +141,8 @@ class Explainer:
         retired, non_standard = (None, best.retired_concept) if maps else (best.retired_concept, None)
         nil_share = round(float(answers.nil[request]), 4) if calibration else None
         about = answer, best.matched_term, kind, best.routes, similarity, *of_concept, concept.semantic_types
-        return Explanation(*about, expansion, best.contradictions, retired, others, nil_share, gave, non_standard)
+        rest = retired, others, nil_share, gave, non_standard, best.concept_name
+        return Explanation(*about, expansion, best.contradictions, *rest)
 
     def _kind(self, best: Candidate, term: int) -> str | None:
         """Return the kind of a candidate's term."""
@@ -151,7 +164,7 @@ def _nil_reason(scored: Scored, request: int) -> str:
         return f"NIL: {features.vetoes[request]}; the nearest is"
     if features is not None and features.mentions[request, MENTION_NAMES.index("named_elsewhere")]:
         return "NIL: a name that other vocabularies have, and nothing here is called so; the nearest is"
-    return "NIL: too far away or too doubtful; the nearest is"
+    return "NIL: no name is close enough; the nearest is"
 
 
 def _behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.float32]) -> list[dict[str, float]]:
@@ -182,7 +195,7 @@ class ResultBuilder:
     def __init__(self, index: Index, target: str | None, ranker: Ranker | None) -> None:
         self.index, self.ranker = index, ranker
         self.targets = Targets(index.segment, target) if target is not None else None
-        self._explainer = Explainer(index, ranker)
+        self._explainer, self.omop = Explainer(index, ranker), OmopConcepts(index)
         terms = index.segment.terms
         self._terms = terms.select([name for name in OF_TERMS if name in terms.column_names])
         self._concepts = index.segment.concepts.select(["id", "name"])
@@ -236,15 +249,16 @@ class ResultBuilder:
         known = [self.index.concept(row) for row in concepts[:top_k]]
         ids = [one.id for one in known] if self.targets is None else self.targets.ids(np.array(concepts[:top_k]))
         exact: dict[str, Any] = {"routes": ("exact",), "relation": "exact", "contradictions": shared}
+        facts = self.omop.of_rows(pa.array(concepts[:top_k]))
         candidates = tuple(
-            Candidate(name, one.name, one.name, 1.0, source=one.source, **exact)
-            for name, one in zip(ids, known, strict=True)
+            Candidate(name, one.name, one.name, 1.0, source=one.source, omop=omop, **exact)
+            for name, one, omop in zip(ids, known, facts, strict=True)
         )
         best, why = known[0], None
         if explain:
             of_concept = best.definition, best.parents, best.semantic_types
-            answer = "the identifier of", best.name, "preferred name", ("exact",)
-            why = Explanation(*answer, {}, *of_concept, contradictions=shared)
+            answer = IDENTIFIES, best.name, "preferred name", ("exact",)
+            why = Explanation(*answer, {}, *of_concept, contradictions=shared, concept_name=best.name)
         decision: Decision = "review" if shared else "accept"
         sure = (1.0 / len(concepts), decision) if self.ranker is not None else (None, None)
         return Result(mention, ids[0], best.name, best.name, 1.0, sure[0], EXACT_METHOD, candidates, sure[1], why)
@@ -332,7 +346,8 @@ class ResultBuilder:
             kinds = ["broad" if broader else kind for broader, kind in zip(is_broader, kinds, strict=True)]
         clashes = [self._contradictions(scored, row, term) for row, term in zip(rows.tolist(), string, strict=True)]
         of_concept, of_term = (ids, names, string, numbers), (scope, language, source, code, homonyms)
-        columns = *of_concept, *of_term, routes, kinds, read, clashes, retired, scores
+        omop = self.omop.of_rows(pa.array(table.concept[rows]))
+        columns = *of_concept, *of_term, routes, kinds, read, clashes, retired, scores, omop
         return [Candidate(*cells) for cells in zip(*columns, strict=True)]
 
     def _homonyms(

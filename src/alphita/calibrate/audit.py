@@ -114,7 +114,7 @@ def read_audit(path: Path | str, *, output: Path | None = None, delta: float = D
     answers: dict[int, bool | None] = {}
     ties: tuple[str, ...] | None = None
     # Only mentions contain non-ASCII characters, and they are not used, so any encoding of a spreadsheet works.
-    rows = textio.columns(path, ("row", ANSWER, *TIES), ",;\t", remedy=COLUMNS_REMEDY, errors="replace")
+    rows = textio.columns(path, ("row", ANSWER, *TIES), remedy=COLUMNS_REMEDY, errors="replace", how=textio.PLAIN)
     for line, (number, answer, *own_ties) in rows:
         own = tuple(own_ties)
         if ties is not None and own != ties:

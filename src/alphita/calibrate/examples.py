@@ -312,10 +312,12 @@ class Label(NamedTuple):
     concept_id: str | None
 
 
-def read_labels(path: Path) -> list[Label]:
+def read_labels(path: Path, encoding: str = "utf-8") -> list[Label]:
     """Read a CSV (or TSV, by its name) with the columns mention and concept_id; "NIL" if no concept fits."""
     labels = []
-    for line, (mention, concept) in textio.columns(path, COLUMNS):
+    textio.check_encoding(encoding)
+    how = textio.Reading(encoding, "--encoding", progress.say)
+    for line, (mention, concept) in textio.columns(path, COLUMNS, how=how):
         if not mention or not concept:
             name = "mention" if not mention else "concept_id"
             remedy = f"fill it in, or drop the row; {NO_CONCEPT} says that no concept fits"

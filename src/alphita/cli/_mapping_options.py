@@ -38,12 +38,13 @@ class Writing:
         return replace(self.said, date=day_of(self.said.date), prefixes=_curies.prefixes_of(self.prefixes))
 
 
-def tell_losses(output: Path, losses: Counter[str], set_aside: int) -> None:
-    """Print what a format does not hold, the most frequent first, and how many rows were set aside."""
+def tell_losses(output: Path, losses: Counter[str], set_aside: int, reasons: Counter[str] | None = None) -> None:
+    """Print how many rows were set aside, and why, and what a format does not hold, the most frequent first."""
+    if set_aside:
+        why = "".join(f"; {number:,}: {reason}" for reason, number in (reasons or Counter()).most_common())
+        progress.say(f"warning: {set_aside:,} rows were set aside; each is in {rejects_of(output)}{why}")
     for what, number in losses.most_common():
         print(f"  not held: {number:>10,}  {what}")
-    if set_aside:
-        progress.say(f"{set_aside:,} rows were set aside; each is in {rejects_of(output)}")
 
 
 def rejects_of(output: Path) -> Path:

@@ -31,6 +31,7 @@ class CalibrateSpec:
     labels: Path | None = option(
         None, help="Mentions mapped by people: a table with the columns mention and concept_id (NIL: no concept)."
     )
+    encoding: str = option("utf-8", help="Encoding of the file of --labels, e.g. cp1252.")
     from_mappings: Path | None = option(
         None,
         help="Review store with labels for the ranker and its confidence; the newest fifth is held out to measure the "
@@ -85,7 +86,7 @@ def _fit(spec: CalibrateSpec, index: Index, encoder: TermEncoder, out: Path) -> 
     from alphita.calibrate.fitting import fit
     from alphita.terminology.splits import Split
 
-    labels = [] if spec.labels is None else read_labels(spec.labels)
+    labels = [] if spec.labels is None else read_labels(spec.labels, spec.encoding)
     decisions = None if spec.from_mappings is None else _decisions(spec.from_mappings)
     if decisions is not None:
         labels += learning.labels(decisions.learned)

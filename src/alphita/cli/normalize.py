@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from alphita import artefact, machine, progress
 from alphita.cli._from_spec import with_options
 from alphita.errors import shorten
 from alphita.jobs.spec import Spec
+
+# Values that a warning names.
+MOST = 5
 
 if TYPE_CHECKING:
     from alphita.index.store import Index
@@ -74,7 +78,8 @@ def _shards(spec: Spec) -> None:
     settings = spec.settings(index.path, memory)
     if spec.verify:
         artefact.verify(settings.index, "index")
-    shards = Shards(spec.input, spec.output, settings, spec.code_column, spec.frequency_column, spec.private)
+    own = spec.code_column, spec.frequency_column, spec.private
+    shards = Shards(spec.input, spec.output, settings, *own, domains=spec.domains())
     with open_engine(*asdict(spec.cluster).values()) as opened:
         done = run(shards, opened, spec.restart)
     more = {"parts": done.parts, "distinct": done.distinct, "steps": done.seconds, "engine": done.engine}
@@ -108,15 +113,36 @@ def _report(spec: Spec, summary: Summary, **more: object) -> None:
         json.dump(facts, file, indent=1)
 
 
+def warnings_of(summary: Summary) -> list[str]:
+    """Return what a user must know before the counts."""
+    warnings = []
+    if summary.rejects is not None:
+        what = [f"{summary.rejected:,} rows cannot be read"] * bool(summary.rejected)
+        what += [f"the answers of {summary.unwritten:,} rows cannot be written"] * bool(summary.unwritten)
+        warnings.append(f"{' and '.join(what)}; each is in {summary.rejects} with the reason")
+    if summary.no_code:
+        warnings.append(
+            f"{summary.no_code:,} rows have no code in --code-column; in formats that need one their text stands for it"
+        )
+    if summary.no_domain:
+        values = ", ".join(f"{value} ({number:,})" for value, number in Counter(summary.no_domain).most_common(MOST))
+        warnings.append(
+            f"{sum(summary.no_domain.values()):,} rows have a value in --domain-column that is no domain of the "
+            f"terminology, and were answered from all: {values}; say their domains with --domain-map"
+        )
+    return [f"warning: {warning}" for warning in warnings]
+
+
 def text_of(summary: Summary, audit: int = 0) -> str:
     """Return the counts of a job in some lines."""
     resumed = f" ({summary.resumed_rows:,} done before)" if summary.resumed_rows else ""
     abbreviation = f"{summary.abbreviation:,} by abbreviation, " if summary.abbreviation else ""
     reviewed = f"{summary.reviewed:,} reviewed before, " if summary.reviewed else ""
     lines = [
+        *warnings_of(summary),
         f"{summary.rows:,} rows{resumed}: {reviewed}{summary.exact:,} exact, {abbreviation}"
         f"{summary.nearest:,} nearest, {summary.nil:,} NIL, {summary.rejected:,} rejected; "
-        f"{summary.rows_per_second:,.0f} rows/s"
+        f"{summary.rows_per_second:,.0f} rows/s",
     ]
     if summary.learned is not None:
         lines.append(f"learned from {summary.learned:,} phrases that reviewers confirmed")
@@ -137,8 +163,6 @@ def text_of(summary: Summary, audit: int = 0) -> str:
         lines.append(f"confidence: {summary.assurance} ({summary.origin}); {remedy}")
     if summary.lost:
         lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
-    if summary.rejects is not None:
-        lines.append(f"rejects: {summary.rejects}")
     if audit:
         lines.append(f"audit: {summary.audit or 'no row was accepted, so there is nothing to audit'}")
     return "\n".join([*lines, f"output: {summary.out}"])

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import artefact, printing, progress
+from alphita import artefact, printing, progress, textio
 from alphita.cli import _mapping_options as options
 from alphita.cli._from_spec import AsJson, Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
 from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import PREFIXES
-from alphita.options import STRICT, Option, group, option
+from alphita.options import ENCODING, STRICT, Option, group, option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +65,7 @@ class ImportSpec:
     context_encoding: str = option("utf-8", panel=CONTEXT, help="Encoding of that file, e.g. cp1252.")
     index: Path | None = option(None, help="Index that gave the answers: for their types, and to record its release.")
     from_: str = option("", panel=READ, help="Format of ANSWERS; by default from its name.")
+    encoding: str = option("utf-8", like=ENCODING, panel=READ)
     prefix: tuple[str, ...] = option((), like=PREFIXES, panel=READ)
     concepts: Concepts = group(Concepts, without=("sources",), panel=ANSWERED)
     concept_sources: tuple[str, ...] = option(
@@ -97,7 +98,9 @@ def import_(spec: ImportSpec) -> None:
     reader = chosen(answers, spec.from_, "--from", to_read=True)
     review_files.check_name(project)
     index = None if spec.index is None else Index.open(spec.index)
-    header = Header(prefixes=_curies.prefixes_of(spec.prefix), source_vocabulary=spec.source)
+    textio.check_encoding(spec.encoding)
+    prefixes = _curies.prefixes_of(spec.prefix)
+    header = Header(prefixes=prefixes, source_vocabulary=spec.source, encoding=spec.encoding)
     left_out: Counter[str] = Counter()
     context = _context(spec)
     # Beside ANSWERS lies what `normalize` itself set aside, and is not to be lost.
@@ -131,7 +134,7 @@ def _context(spec: ImportSpec) -> dict[int, dict[str, str]] | None:
     names = ("sheet", "delimiter", "encoding")
     try:
         options_ = {name: getattr(spec, f"context_{name}") for name in names}
-        file = MentionFile(spec.context_from, spec.context_format, **options_)
+        file = MentionFile(spec.context_from, spec.context_format, encoding_option="--context-encoding", **options_)
         cells = dict(cells_of(file))
         columns = list(next(iter(cells.values()), ()))
         if spec.column or len(columns) == 1:

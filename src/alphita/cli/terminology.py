@@ -6,7 +6,7 @@ import contextlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -194,9 +194,12 @@ def _show(description: Description) -> None:
     from rich.table import Table
 
     console = printing.console(soft_wrap=False)
+    files: dict[tuple[Any, ...], list[Any]] = {}
     for source in description.sources:
-        facts = [str(source[key]) for key in ("file", "version", "licence") if source.get(key)]
-        console.print(f"{source.get('name')}: {', '.join(facts)}", highlight=False, markup=False)
+        said = tuple(source.get(key) for key in ("name", "version", "licence"))
+        files.setdefault(said, []).append(source.get("file"))
+    for (name, *facts), given in files.items():
+        console.print(f"{name}: {', '.join(map(str, filter(None, [*given, *facts])))}", highlight=False, markup=False)
 
     def table(title: str, counts: dict[str, int], most: int = 15) -> None:
         if not counts:

@@ -1,8 +1,9 @@
 """The data about each concept in an index: enough to explain answers and to filter, without the terminology.
 
 concepts.arrow       id, name, source, definition (the first one), semantic_types (list); of OMOP vocabularies also
-                     domain, vocabulary, concept_class, standard (S, C or null) and omop_concept_id (int64); of
-                     laboratory tests also their axes (see `laboratory`)
+                     domain, vocabulary, concept_class, standard (S, C or null), omop_concept_id (int64) and
+                     concept_code (null: what follows the prefix of the id); of laboratory tests also their axes (see
+                     `laboratory`)
 parents.npy          (p,) int32: the parents of concept c are at parent_offsets[c] up to [c + 1], sorted
 parent_offsets.npy   (n_concepts + 1,) int64
 known_ids.arrow      every CURIE of a concept, sorted: its own, its aliases, those of retired concepts that it replaces
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from alphita.index import laboratory
 from alphita.terminology import prefixes
 from alphita.terminology.prefixes import canonical
-from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD
+from alphita.terminology.store import CODE, DOMAIN, MAPS_TO, STANDARD, VOCABULARY
 
 if TYPE_CHECKING:
     import polars as pl
@@ -119,22 +120,20 @@ def _omop(
     numbers = _omop_ids(terminology, columns["id"], own)
     if not numbers.is_valid().to_numpy(zero_copy_only=False).any():
         return {}
-    named = {row.prefix: row.omop_vocabulary_id for row in prefixes.table().values() if row.omop_vocabulary_id}
-    spelt = columns["source"].dictionary.to_pylist()
-    vocabularies = pa.array([named.get(vocabulary, vocabulary) for vocabulary in spelt], pa.string())
-    prefix_of = {
-        "omop_concept_id": numbers,
-        "vocabulary": pa.DictionaryArray.from_arrays(columns["source"].indices, vocabularies),
-    }
+    vocabularies = pa.array(map(prefixes.omop_vocabulary, columns["source"].dictionary.to_pylist()), pa.large_string())
+    properties = side(terminology, "properties")
+    names = properties.column("name").cast(pa.string()) if len(properties) else None
+
+    def said(name: str) -> pa.LargeStringArray:
+        return _first(properties if names is None else properties.filter(pc.equal(names, name)), "value", own, n)
+
+    spelt = pc.coalesce(said(VOCABULARY), vocabularies.take(columns["source"].indices))
+    prefix_of = {"omop_concept_id": numbers, "vocabulary": spelt.dictionary_encode()}
     codes = types.column("code").cast(pa.string()) if len(types) else None
     for code, name in OMOP_TYPES.items():
         some = types if codes is None else types.filter(pc.equal(codes, code))
         prefix_of[name] = _first(some, "semantic_type", own, n).dictionary_encode()
-    properties = side(terminology, "properties")
-    if len(properties):
-        properties = properties.filter(pc.equal(properties.column("name").cast(pa.string()), STANDARD))
-    prefix_of["standard"] = _first(properties, "value", own, n).dictionary_encode()
-    return prefix_of
+    return prefix_of | {"standard": said(STANDARD).dictionary_encode(), "concept_code": said(CODE).dictionary_encode()}
 
 
 def _omop_ids(terminology: Terminology, ids: pa.Array, own: NDArray[np.int32]) -> pa.Array:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from alphita.answer.records import Result
+from alphita.answer.records import Explain, Result
 from alphita.errors import UsageError
 from alphita.jobs.batches import NormalizerSettings, answer_columns
 from alphita.registry import unknown
@@ -33,7 +33,7 @@ def normalize_column(
     context: str | None = None,
     language: str | None = None,
     top_k: int = 1,
-    explain: bool = False,
+    explain: Explain = False,
     memory: Memory | None = None,
     prefix: str = "",
 ) -> Any:  # noqa: ANN401
@@ -51,7 +51,7 @@ def normalize_column(
         context: the column with the text that each mention stands in.
         language: the column with each mention's language (BCP-47).
         top_k: most candidates per row.
-        explain: add the column `explanation`, too.
+        explain: add the column `explanation`, too: a sentence; "numbers": what the answer was computed from.
         memory: earlier decisions, which answer first: `Memory.read("reviews.sqlite")`; adds columns for status,
             mapping type, reviewer, time and comment.
         prefix: put before the names of the columns added.
@@ -75,11 +75,13 @@ def normalize_column(
         if not isinstance(frame, pl.DataFrame):
             raise UsageError(f"normalize_column takes a frame of polars or pandas, not {type(frame).__name__}")
         strings = _polars_strings
-    settings = NormalizerSettings("", column, top_k=top_k, explain=explain, memory=memory)
+    settings = NormalizerSettings(
+        "", column, context, language, top_k=top_k, explain=explain, memory=memory, omop=normalizer.omop.known
+    )
     names = settings.added
     _check_new([prefix + name for name in names], [str(name) for name in frame.columns], prefix)
-    contexts, languages = (None if name is None else strings(frame, name) for name in (context, language))
-    lines, rows, places = answer_columns(strings(frame, column), contexts, languages, normalizer, settings)
+    asked = {part: strings(frame, name) for part, name in settings.asked.items()}
+    lines, rows, places = answer_columns(asked, normalizer, settings)
     added = pl.DataFrame(pl.from_arrow(lines))[places].rename({name: prefix + name for name in names})
     repeated = len(rows) != len(frame)
     if strings is _polars_strings:
@@ -103,7 +105,7 @@ def normalize_series(
     normalizer: Normalizer,
     *,
     top_k: int = 1,
-    explain: bool = False,
+    explain: Explain = False,
     memory: Memory | None = None,
     prefix: str = "",
 ) -> Any:  # noqa: ANN401

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO, NamedTuple
 
-from alphita import artefact, clock
+from alphita import artefact, clock, textio
 from alphita.annotation.annotator import Annotator
 from alphita.annotation.formats import Header, chosen
 from alphita.annotation.formats.jsonl import line_of, read_line
@@ -330,14 +330,15 @@ class Texts:
 
     def _text(self, content: bytes, name: str, source: str) -> Document | Unusable:
         for magic, kind in MAGIC.items():
-            if content.startswith(magic) and not self.encoding.lower().startswith("utf-16"):
+            if content.startswith(magic):
                 return Unusable(source, 1, None, None, f"this is {kind}")
+        how = textio.Reading(self.encoding, "--encoding")
         try:
             # Line ends stay as they are: places count them.
-            text = content.decode(self.encoding).removeprefix("\ufeff")
+            text = content.decode(how.decoder(content))
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
-            problem = f"not valid {self.encoding} text; say --encoding, as cp1252, or convert it"
+            problem = f"not valid {self.encoding} text; {how.remedy}"
             return Unusable(source, line, None, content[error.start : error.start + 8].hex(" "), problem)
         validate = _problem(text)
         return Document(name, text, source) if validate is None else Unusable(source, 1, None, None, validate)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass
 from operator import attrgetter
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from alphita import artefact
-from alphita.answer.records import Result, lines
+from alphita.answer.records import Explain, Result, lines
 from alphita.errors import InputError, UsageError
 from alphita.jobs.reading import MentionRow
-from alphita.mappings.record import COLUMNS, REVIEW, REVIEWED, Mapping
+from alphita.mappings.record import COLUMNS, NO_OMOP, REVIEW, REVIEWED, Mapping, OmopConcept
 from alphita.mention.laboratory_tests import parted
 from alphita.terminology.text import clean
 
@@ -38,7 +38,7 @@ QUESTION_BYTES, CANDIDATE_BYTES = 200, 700
 
 LOINC = "LOINC:"
 
-Question = str | tuple[str, bytes, str | None]
+Question = str | tuple[str, bytes, str | None, str | None]
 Answer = tuple[tuple[Any, ...], ...]
 
 _values = attrgetter(*FIELDS)
@@ -47,15 +47,15 @@ _dump = json.JSONEncoder(separators=(",", ":")).encode
 
 def question(row: MentionRow) -> Question:
     """Return what a usable row asks; equal questions have equal answers. Of a context only a hash is kept."""
-    if row.context is None and row.language is None:
+    if row.context is row.language is row.domain is None:
         return row.asked
     context = hashlib.blake2b((row.context or "").encode(), digest_size=16).digest()
-    return row.asked, context, row.language
+    return row.asked, context, row.language, row.domain
 
 
-def answer(result: Result, top_k: int) -> Answer:
+def answer(result: Result, top_k: int, explain: Explain = True) -> Answer:
     """Return the values that the lines of a result have."""
-    return tuple(map(_values, lines(0, result, top_k)))
+    return tuple(map(_values, lines(0, result, top_k, explain)))
 
 
 def lines_of(row: MentionRow, answer_lines: Answer) -> list[Mapping]:
@@ -121,8 +121,8 @@ class AnswerStore:
         self._left -= QUESTION_BYTES + len(mention) + CANDIDATE_BYTES * len(reply) + characters
 
 
-# What a row asks: mention, context, language.
-Asked = tuple[str, str | None, str | None]
+# What a row asks: mention, context, language, domain.
+Asked = tuple[str, str | None, str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,9 @@ class Memory:
         ids = [decision.concept_id for decision in self.decisions.values() if decision.concept_id is not None]
         return {curie.partition(":")[0] for several in ids for curie in several.split("|")}
 
-    def answer(self, mention: str, *, explain: bool = False) -> Answer | None:
+    def answer(
+        self, mention: str, omop: Callable[[str | None], OmopConcept] | None = None, *, explain: bool = False
+    ) -> Answer | None:
         """Return the answer to a mention, its values those of `FIELDS` and `REVIEW`; None: nothing is settled."""
         label = parted(mention)[0]
         decision = self.decisions.get(clean(mention)) or self.decisions.get(clean(label))
@@ -180,7 +182,8 @@ class Memory:
             # "Creatinine" was settled for some specimen and unit, which the store does not tell.
             return None
         why = ", ".join(filter(None, (f"reviewed: {decision.kind} by {decision.reviewer}", decision.at)))
-        values = {
+        facts = NO_OMOP if omop is None else omop(decision.concept_id)
+        values = facts._asdict() | {
             "concept_id": decision.concept_id,
             "concept_name": decision.concept_name,
             "relation": decision.relation,
@@ -202,7 +205,7 @@ class Wanted(Protocol):
     @property
     def top_k(self) -> int: ...
     @property
-    def explain(self) -> bool: ...
+    def explain(self) -> Explain: ...
     @property
     def memory(self) -> Memory | None: ...
 
@@ -212,18 +215,16 @@ def answer_all(
 ) -> list[Answer]:
     """Answer questions by what was settled before, or else, all of them together, by the index."""
     memory, explain, top_k = wanted.memory, wanted.explain, wanted.top_k
-    settled = [None if memory is None else memory.answer(mention, explain=explain) for mention, _, _ in queries]
+    omop = normalizer.omop.of_id
+    settled = [
+        None if memory is None else memory.answer(mention, omop, explain=bool(explain)) for mention, *_ in queries
+    ]
     left = [query for query, known in zip(queries, settled, strict=True) if known is None]
-    results = (
-        normalizer.normalize(
-            [mention for mention, _, _ in left],
-            top_k=top_k,
-            explain=explain,
-            contexts=[context for _, context, _ in left] if contexts else None,
-            languages=[language for _, _, language in left] if languages else None,
-        )
-        if left
-        else []
-    )
-    answered = (answer(result, top_k) for result in results)
+    results: list[Result] = []
+    if left:
+        mentions, in_contexts, in_languages, domains = map(list, zip(*left, strict=True))
+        given = {"contexts": in_contexts if contexts else None, "languages": in_languages if languages else None}
+        types = {"types": domains} if any(domains) else {}
+        results = normalizer.normalize(mentions, top_k=top_k, explain=bool(explain), **given, **types)
+    answered = (answer(result, top_k, explain) for result in results)
     return [next(answered) if known is None else known for known in settled]

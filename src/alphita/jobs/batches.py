@@ -6,7 +6,8 @@ What a batch gives depends on it, the settings and the index alone (but for the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,16 +18,16 @@ from numpy.typing import NDArray
 from alphita import machine
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import AUTO, NAMES, Normalizer
-from alphita.answer.records import DEFAULT_FLOOR
+from alphita.answer.records import DEFAULT_FLOOR, Explain
 from alphita.errors import UsageError
 from alphita.jobs.answers import FIELDS, Asked, Memory, answer_all
-from alphita.mappings.record import REVIEW, Mapping
+from alphita.mappings.record import OMOP, REVIEW, Mapping
 from alphita.registry import unknown
 
 EXPLANATION = "explanation"
-# The columns added, as `alphita normalize` names them; `EXPLANATION` if it is asked for, and `REVIEW` with a memory.
-ADDED = ("rank", *(name for name in FIELDS if name != EXPLANATION))
-KINDS = {"rank": pa.int64(), "similarity": pa.float64(), "confidence": pa.float64()}
+# The columns added, as `alphita normalize` names them; `OMOP` and `EXPLANATION` if asked for, `REVIEW` with a memory.
+ADDED = ("rank", *(name for name in FIELDS if name not in (EXPLANATION, *OMOP)))
+KINDS = {"rank": pa.int64(), "omop_concept_id": pa.int64(), "similarity": pa.float64(), "confidence": pa.float64()}
 # Distinct questions whose results are objects at one time; their columns take less.
 QUESTIONS_AT_ONCE = 50_000
 # Of what nobody reviewed.
@@ -40,6 +41,8 @@ class NormalizerSettings:
     Attributes:
         context: the column of the text that each mention stands in, or None.
         language: the column of each mention's language (BCP-47), or None.
+        domain: the column that says which concepts may answer each mention, or None.
+        domains: the domains of the index by the values of that column, in lower case (`Domains.known`).
         top_k: most candidates per row.
         calibration: a folder; None: that of the index, if any.
         floor: similarity, -1 to 1, below which no concept is given; without calibration.
@@ -47,6 +50,7 @@ class NormalizerSettings:
         nil_error: allowed share, 0 to 1, among NIL answers, of those that have a concept; None: as for `error`.
         filters: which concepts may be answered.
         threads: of each process; None: as the process has them.
+        omop: whether to add what OMOP says of each concept; for an index of OMOP vocabularies.
         definitions: abbreviations that the whole input defines: short form, long form, how often, in the order found.
     """
 
@@ -55,7 +59,7 @@ class NormalizerSettings:
     context: str | None = None
     language: str | None = None
     top_k: int = 1
-    explain: bool = False
+    explain: Explain = False
     ranking: str = AUTO
     calibration: str | None = None
     floor: float = DEFAULT_FLOOR
@@ -67,13 +71,29 @@ class NormalizerSettings:
     precision: str = "auto"
     device: str = "auto"
     threads: int | None = None
+    omop: bool = False
+    domain: str | None = None
+    domains: tuple[tuple[str, str], ...] = ()
     definitions: tuple[tuple[str, str, int], ...] = ()
     memory: Memory | None = field(default=None, compare=False)
 
     @property
+    def asked(self) -> dict[str, str]:
+        """The columns that decide on an answer, by what they hold."""
+        parts = ("column", "context", "language", "domain")
+        return {part: name for part in parts if (name := getattr(self, part)) is not None}
+
+    def renamed(self, names: Dictionary[str, str]) -> NormalizerSettings:
+        """Return the settings for a table in which the columns of `asked` have other names."""
+        changes: dict[str, Any] = {part: names[part] for part in self.asked}
+        return replace(self, **changes)
+
+    @property
     def added(self) -> tuple[str, ...]:
         """The names of the columns added."""
-        return ADDED + (EXPLANATION,) * self.explain + REVIEW * (self.memory is not None)
+        begin = FIELDS.index(OMOP[0]) + 1
+        added = ADDED[:begin] + OMOP * self.omop + ADDED[begin:]
+        return added + (EXPLANATION,) * bool(self.explain) + REVIEW * (self.memory is not None)
 
 
 @lru_cache(maxsize=1)
@@ -93,9 +113,8 @@ def load(settings: NormalizerSettings) -> Normalizer:
 
 def schema_of(settings: NormalizerSettings, given: pa.Schema) -> pa.Schema:
     """Return the schema of the batches that `normalize_batches` gives."""
-    for name in (settings.column, settings.context, settings.language):
-        if name is not None:
-            check_strings(name, given)
+    for name in settings.asked.values():
+        check_strings(name, given)
     for name in settings.added:
         if name in given.names:
             raise UsageError(f"there is a column {name!r} already, which would be added; rename it")
@@ -116,19 +135,18 @@ def normalize_batches(
 
 
 def answer_columns(
-    mentions: Sequence[str | None],
-    contexts: Sequence[str | None] | None,
-    languages: Sequence[str | None] | None,
-    normalizer: Normalizer,
-    settings: NormalizerSettings,
+    asked: Dictionary[str, Sequence[str | None]], normalizer: Normalizer, settings: NormalizerSettings
 ) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:
-    """Answer n rows, equal ones once."""
+    """Answer n rows, equal ones once; `asked` are the values of the columns of `settings.asked`."""
+    mentions, domains = asked["column"], dict(settings.domains)
     nothing: list[str | None] = [None] * len(mentions)
+    columns = (asked.get(part, nothing) for part in ("context", "language", "domain"))
     known: dict[Asked, int] = {}
     question_of_row = np.fromiter(
         (
-            known.setdefault((mention or "", context or None, language or None), len(known))
-            for mention, context, language in zip(mentions, contexts or nothing, languages or nothing, strict=True)
+            known.setdefault((mention or "", context or None, language or None, domain), len(known))
+            for mention, context, language, kind in zip(mentions, *columns, strict=True)
+            for domain in [domains.get((kind or "").strip().lower())]
         ),
         np.int64,
         len(mentions),
@@ -140,9 +158,7 @@ def answer_columns(
     questions, blocks, counts = list(known), [empty_batch(schema)], []
     for start in range(0, len(questions), QUESTIONS_AT_ONCE):
         block = questions[start : start + QUESTIONS_AT_ONCE]
-        replies = answer_all(
-            block, normalizer, settings, contexts=contexts is not None, languages=languages is not None
-        )
+        replies = answer_all(block, normalizer, settings, contexts="context" in asked, languages="language" in asked)
         counts += [len(some) for some in replies]
         lines = [line for some in replies for line in some]
         if settings.memory is not None:
@@ -170,11 +186,8 @@ def spread(
 def _answered(
     batch: pa.RecordBatch, settings: NormalizerSettings, normalizer: Normalizer, schema: pa.Schema
 ) -> pa.RecordBatch:
-    mentions, contexts, languages = (
-        None if name is None else _strings(batch.column(name))
-        for name in (settings.column, settings.context, settings.language)
-    )
-    lines, rows, places = answer_columns(mentions or [], contexts, languages, normalizer, settings)
+    asked = {part: _strings(batch.column(name)) for part, name in settings.asked.items()}
+    lines, rows, places = answer_columns(asked, normalizer, settings)
     given = batch.columns if len(rows) == len(batch) else [take(column, rows) for column in batch.columns]
     return pa.RecordBatch.from_arrays([*given, *lines.take(pa.array(places)).columns], schema=schema)
 

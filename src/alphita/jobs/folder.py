@@ -13,7 +13,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -37,9 +37,10 @@ from alphita.index.lookup import VECTORS
 from alphita.jobs import job as one_file
 from alphita.jobs.answers import Memory
 from alphita.jobs.batches import KINDS, NormalizerSettings, empty_batch, load, normalize_batches, opened, spread
+from alphita.jobs.domains import Domains
 from alphita.jobs.engines import Engine, Receipt, SameVersion, Worker
-from alphita.jobs.job import REJECTED, Summary, outcomes
-from alphita.jobs.parquet_parts import QUESTION, Columns, Part, cut, read, rows_of, sources
+from alphita.jobs.job import NO_CODE, REJECTED, Summary, outcomes
+from alphita.jobs.parquet_parts import ASKED, QUESTION, Columns, Part, Rows, cut, read, rows_of, sources
 from alphita.jobs.parts import JOB, Parts, Place, everywhere, locked, refuse_other
 from alphita.jobs.reading import DEFAULT_COLUMN
 from alphita.mention.schwartz_hearst import find_pairs
@@ -73,6 +74,7 @@ class Shards:
     frequency: str | None = None
     private: bool = False
     part_rows: int | None = None
+    domains: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class Plan:
             raise InputError(f"{platform.node()} sees another job", file=str(file), remedy=remedy)
         record = read["plan"]
         settings = record["settings"] | {"definitions": ()}
+        settings["domains"] = tuple(map(tuple, settings["domains"]))
         if settings["filters"] is not None:
             given = settings["filters"].items()
             filters: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in given}
@@ -183,10 +186,14 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
     source, out = Place(everywhere(shards.input)), Place(everywhere(shards.out))
     files = input_files(source, out)
     settings = replace(settings, column=settings.column or _only_column(files[0]))
-    columns = Columns(settings.column, shards.code, settings.context, settings.language, shards.frequency)
+    columns = Columns(
+        settings.column, shards.code, settings.context, settings.language, shards.frequency, settings.domain
+    )
     files_of_input = sources(files, columns)
     normalizer = opened(settings)
     parts = tuple(cut(files_of_input, shards.part_rows))
+    domains = _domains(shards, parts, normalizer)
+    settings = replace(settings, omop=normalizer.omop.known, domains=tuple(domains.known.items()))
     rows = sum(part.rows for part in parts)
     whole = one_file.Job(
         columns.table(source.url),
@@ -202,7 +209,7 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
         settings,
         str(normalizer.index.content_hash),
         columns,
-        tuple(whole.columns()),
+        tuple(whole.columns(normalizer)),
         shards.private,
         parts,
         # It depends on the number of rows alone.
@@ -234,8 +241,20 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
             manifest = _finish(plan, identity, dict(engine.facts()), seconds)
     rejects = str(out / REJECTS) if REJECTS in manifest["files"] else None
     summary = Summary.of(manifest["counts"], resumed, start, str(out), normalizer, rejects=rejects)
+    summary = replace(summary, no_domain=dict(domains.unknown))
     n_parts = sum(name.startswith("part-") for name in manifest["files"])
     return Outcome(summary, n_parts, manifest["distinct"], manifest["engine"], manifest["seconds"])
+
+
+def _domains(shards: Shards, parts: Sequence[Part], normalizer: Normalizer) -> Domains:
+    """Return the domains of the input's rows, and count those of values that are none."""
+    domains = Domains(normalizer.types, shards.domains, private=shards.private)
+    if (name := shards.settings.domain) is not None:
+        for part in parts:
+            counts = read(part, Columns(name)).column(name).cast(pa.string()).value_counts().to_pylist()
+            for count in counts:
+                domains.of(count["values"], count["counts"])
+    return domains
 
 
 def some_mentions(path: str, out: str, column: str | None) -> list[str]:
@@ -294,7 +313,7 @@ def read_questions(plan: Plan, task: int) -> Receipt:
     defined: Counter[tuple[str, str]] = Counter()
     # In the order in which they come up, and in how many rows.
     order = np.argsort(first)
-    mentions, contexts, _ = (
+    mentions, contexts, *_ = (
         column.to_pylist() for column in rows.questions.take(pa.array(question_of_row[order])).columns
     )
     for count, *texts in zip(times[order].tolist(), mentions, contexts, strict=True):
@@ -336,10 +355,7 @@ class Answering:
             self.normalizer.encoder()
         self.plan = plan
         # In the files of questions the columns have these names.
-        mention, context, language = QUESTION.names
-        self.settings = replace(
-            settings, column=mention, context=settings.context and context, language=settings.language and language
-        )
+        self.settings = settings.renamed(ASKED)
 
     def __call__(self, task: int) -> Receipt:
         questions_of_parts, questions = self._gathered(task)
@@ -361,18 +377,17 @@ class Answering:
 
     def _gathered(self, bucket: int) -> tuple[list[NDArray[np.int64]], pa.RecordBatch]:
         """Read a bucket's questions of all parts: which each part asks, and the distinct ones."""
-        groups: list[list[tuple[str, str, str]]] = []
+        groups: list[list[tuple[str, ...]]] = []
         for part in range(len(self.plan.parts)):
             with self.plan.reading(QUESTIONS.format(part)) as reader:
                 columns = [column.to_pylist() for column in reader.get_batch(bucket).columns]
-            # A context or a language is never empty, so that "" stands for none, and can be sorted.
-            rows = zip(*columns, strict=True)
-            groups.append([(mention, context or "", language or "") for mention, context, language in rows])
+            # A context, a language or a domain is never empty, so that "" stands for none, and can be sorted.
+            groups.append([tuple(text or "" for text in question) for question in zip(*columns, strict=True)])
         distinct = sorted(set().union(*groups))
         number = dict(zip(distinct, range(len(distinct)), strict=True))
         questions_of_parts = [np.array([number[question] for question in group], np.int64) for group in groups]
-        mentions, contexts, languages = list(zip(*distinct, strict=True)) or [(), (), ()]
-        arrays = [mentions, *([text or None for text in column] for column in (contexts, languages))]
+        mentions, *further = list(zip(*distinct, strict=True)) or [()] * len(QUESTION)
+        arrays = [mentions, *([text or None for text in column] for column in further)]
         return questions_of_parts, pa.RecordBatch.from_arrays(
             [pa.array(array, kind) for array, kind in zip(arrays, QUESTION.types, strict=True)], schema=QUESTION
         )
@@ -412,7 +427,7 @@ def write_rows(plan: Plan, task: int) -> Receipt:
         "lines": len(output),
         "sha256": hashed.digest.hexdigest(),
         "bytes": hashed.size,
-        "counts": counts_of(output) | {REJECTED: len(rows.rejects)},
+        "counts": counts_of(output) | {REJECTED: len(rows.rejects), NO_CODE: _without_code(rows)},
         "rejects": [
             {
                 "problem": row.problem or "it cannot be used",
@@ -426,6 +441,10 @@ def write_rows(plan: Plan, task: int) -> Receipt:
     }
     plan.work.put_json(WRITTEN.format(task), facts)
     return {"rows": part.rows}
+
+
+def _without_code(rows: Rows) -> int:
+    return 0 if rows.code is None else sum(not code for code in rows.code.to_pylist())
 
 
 class _Hashed(io.RawIOBase):

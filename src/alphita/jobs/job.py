@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from alphita import artefact
 from alphita.answer.normalizer import Normalizer
-from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, NIL
+from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, NIL, Explain
 from alphita.artefact import refuse_same, refuse_unwritable
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index
@@ -27,7 +27,7 @@ from alphita.jobs.answers import Memory
 from alphita.jobs.parts import Chunk, Parts, beside
 from alphita.jobs.reading import COLUMN_OPTIONS, STDIN, MentionFile
 from alphita.mappings.formats import Header, TargetInfo, chosen
-from alphita.mappings.record import COLUMNS, REVIEW, REVIEWED, bare
+from alphita.mappings.record import COLUMNS, OMOP, REVIEW, REVIEWED, bare
 from alphita.options import Restart
 from alphita.terminology.prefixes import canonical
 
@@ -36,7 +36,7 @@ CHUNK_ROWS = 50_000
 # What of a header makes a job another one.
 GIVEN = (
     *("set_id", "version", "licence", "source_vocabulary", "source_system", "source_version", "prefixes"),
-    "with_review",
+    *("with_review", "bom"),
 )
 # An answer of every kind of thing, to try a format with.
 _SAMPLE = bare(
@@ -59,7 +59,7 @@ class Job:
     top_k: int = 1
     private: bool = False
     chunk_rows: int = CHUNK_ROWS
-    explain: bool = False
+    explain: Explain = False
     split: bool = False
     audit: int = 0
     audit_out: Path | None = None
@@ -67,6 +67,7 @@ class Job:
     report: Path | None = None
     memory: Memory | None = None
     reads: Mapping[str, Path] = field(default_factory=dict)
+    domains: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         self.table.private |= self.private
@@ -92,8 +93,9 @@ class Job:
                 files["the rows to audit"] = self.audit_file
         return files if self.report is None else files | {"the report": self.report}
 
-    def columns(self) -> list[str]:
-        given = {
+    def columns(self, normalizer: Normalizer) -> list[str]:
+        """Return the columns of a plain table, without those that the job has nothing for."""
+        given = dict.fromkeys(OMOP, normalizer.omop.known) | {
             "mention_code": self.table.code_column,
             "frequency": self.table.frequency_column,
             "explanation": self.explain,
@@ -121,6 +123,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         **{name.replace("_", " "): getattr(job.header, name) for name in GIVEN},
         "audit": job.audit > 0,
         "private": job.private,
+        "domains": dict(job.domains or {}),
         "input format": table.format,
         **{name.replace("_", " "): getattr(table, name) for name in (*COLUMN_OPTIONS, "encoding", "delimiter")},
         "chunk rows": job.chunk_rows,
@@ -138,11 +141,11 @@ def header_of(normalizer: Normalizer, job: Job, date: str) -> Header:
     }
     return replace(
         job.header,
-        columns=tuple(job.columns()),
+        columns=tuple(job.columns(normalizer)),
         date=date,
         sources=versions | dict(job.header.sources),
         target_system=job.header.target_system or normalizer.target or _only_prefix(normalizer.index),
-        target_info=job.header.target_info or _omop(normalizer.index),
+        target_info=job.header.target_info or _omop(normalizer),
         **_errors(normalizer),
     )
 
@@ -174,24 +177,22 @@ def _only_prefix(index: Index) -> str:
     return prefixes.pop() if len(prefixes) == 1 else ""
 
 
-def _omop(index: Index) -> Callable[[str], TargetInfo | None] | None:
+def _omop(normalizer: Normalizer) -> Callable[[str], TargetInfo | None] | None:
     """Return what looks up OMOP's facts of a concept; None for an index of no OMOP vocabularies."""
-    table = index.segment.concepts
-    if "omop_concept_id" not in table.column_names:
+    if not normalizer.omop.known:
         return None
 
     # Where no concept is a standard one, it was not told which are.
-    is_known = bool(pc.any(pc.equal(table.column("standard").cast(pa.string()), "S")).as_py())
+    standard = normalizer.index.segment.concepts.column("standard").cast(pa.string())
+    is_known = bool(pc.any(pc.equal(standard, "S")).as_py())
 
     @cache
     def found(concept_id: str) -> TargetInfo | None:
-        row = int(index.concept_rows([concept_id])[0])
-        number, domain, vocabulary, standard = (
-            table.column(name)[row].as_py() for name in ("omop_concept_id", "domain", "vocabulary", "standard")
-        )
-        if row < 0 or number is None:
+        facts = normalizer.omop.of_id(concept_id)
+        if facts.omop_concept_id is None:
             return None
-        return TargetInfo(number, domain or "", vocabulary or "", standard == "S" if is_known else None)
+        is_standard = facts.standard_concept == "S" if is_known else None
+        return TargetInfo(facts.omop_concept_id, facts.domain_id or "", facts.vocabulary_id or "", is_standard)
 
     return found
 
@@ -252,6 +253,8 @@ FOR_REVIEW = "review"
 DECISIONS = {"accept": ACCEPTED, "review": FOR_REVIEW}
 # Rows whose answer the output's format cannot hold.
 UNWRITTEN = "unwritten"
+# Rows without a code, where a column of codes was named.
+NO_CODE = "no_code"
 # Of these every row has one.
 OUTCOMES = (EXACT, ABBREVIATION, NEAREST, NIL, REVIEWED, REJECTED)
 
@@ -281,6 +284,9 @@ class Summary:
     nil_error: float | None = None
     assurance: str | None = None
     origin: str = ""
+    no_domain: dict[str, int] = field(default_factory=dict)
+    no_code: int = 0
+    unwritten: int = 0
 
     @classmethod
     def of(
@@ -298,9 +304,10 @@ class Summary:
         """Return the summary of the counts of all rows; `start` is when this run began, by `time.monotonic`."""
         calibration = normalizer.calibration
         rows, seconds = rows_of(counts), time.monotonic() - start
+        counted: dict[str, Any] = {name: counts.get(name, 0) for name in (*OUTCOMES, NO_CODE, UNWRITTEN)}
         return cls(
             rows=rows,
-            **{name: counts.get(name, 0) for name in OUTCOMES},
+            **counted,
             accepted=counts.get(ACCEPTED, 0) if calibration is not None else None,
             review=counts.get(FOR_REVIEW, 0) if calibration is not None else None,
             resumed_rows=resumed,

@@ -32,7 +32,8 @@ ROWS_AT_ONCE = 65_536
 READERS = 16
 TEXT = pa.large_string()
 # Their names are none of those of the columns added.
-QUESTION = pa.schema([("mention", TEXT), ("asked_context", TEXT), ("asked_language", TEXT)])
+ASKED = {"column": "mention", "context": "asked_context", "language": "asked_language", "domain": "asked_domain"}
+QUESTION = pa.schema([(name, TEXT) for name in ASKED.values()])
 _COUNT = f"^(?:{WHOLE.pattern})?$"
 
 
@@ -66,11 +67,11 @@ class Columns:
     context: str | None = None
     language: str | None = None
     frequency: str | None = None
+    domain: str | None = None
 
     @property
     def names(self) -> list[str]:
-        given = (self.mention, self.code, self.context, self.language, self.frequency)
-        return list(dict.fromkeys(name for name in given if name is not None))
+        return list(dict.fromkeys(name for name in vars(self).values() if name is not None))
 
     def table(self, file: str) -> MentionFile:
         """Return a file of these columns as one that is read row by row."""
@@ -82,6 +83,7 @@ class Columns:
             context_column=self.context,
             language_column=self.language,
             frequency_column=self.frequency,
+            domain_column=self.domain,
         )
 
 
@@ -158,7 +160,7 @@ def _source(file: Place, columns: Columns) -> ParquetSource:
         raise InputError(f"this is no Parquet file that can be read: {error}", file=str(file)) from None
     try:
         for name in columns.names:
-            is_text = name in (columns.mention, columns.context, columns.language)
+            is_text = name in (columns.mention, columns.context, columns.language, columns.domain)
             (check_strings if is_text else _check_plain)(name, schema)
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
@@ -210,15 +212,14 @@ def rows_of(part: Part, columns: Columns, buckets: int) -> Rows:
     kept = pa.array(np.flatnonzero(~bad))
     usable = {name: column.take(kept) for name, column in cells.items()}
     mention = pc.fill_null(usable[columns.mention], "")
-    context, language = (
+    further = [
         None if name is None else pc.if_else(pc.equal(usable[name], ""), None, usable[name])
-        for name in (columns.context, columns.language)
-    )
-    question_of_row, first = _distinct([column for column in (mention, context, language) if column is not None])
+        for name in (columns.context, columns.language, columns.domain)
+    ]
+    question_of_row, first = _distinct([column for column in (mention, *further) if column is not None])
     nothing = pa.nulls(len(first), TEXT)
     questions = pa.RecordBatch.from_arrays(
-        [nothing if column is None else column.take(pa.array(first)) for column in (mention, context, language)],
-        schema=QUESTION,
+        [nothing if column is None else column.take(pa.array(first)) for column in (mention, *further)], schema=QUESTION
     )
     bucket = _buckets(questions, buckets)
     order = np.argsort(bucket, kind="stable")
@@ -261,9 +262,8 @@ def _buckets(questions: pa.RecordBatch, buckets: int) -> NDArray[np.int64]:
     blake = hashlib.blake2b
     return np.fromiter(
         (
-            int.from_bytes(blake(f"{mention}\0{context or ''}\0{language or ''}".encode(), digest_size=8).digest())
-            % buckets
-            for mention, context, language in zip(*columns, strict=True)
+            int.from_bytes(blake("\0".join(text or "" for text in question).encode(), digest_size=8).digest()) % buckets
+            for question in zip(*columns, strict=True)
         ),
         np.int64,
         len(questions),
@@ -298,8 +298,8 @@ def _true(values: pa.Array, *, default: bool = False) -> NDArray[np.bool_]:
 
 def _reject(part: Part, columns: Columns, cells: dict[str, pa.Array], place: int) -> MentionRow:
     """Return a row that cannot be used, with the words that `alphita normalize` has for it."""
-    given = (columns.mention, columns.code, columns.context, columns.language, columns.frequency)
+    table = columns.table(part.file)
+    given = (columns.mention, *table.further())
     raw = [None if name is None else cells[name].slice(place, 1).cast(pa.large_binary())[0].as_py() for name in given]
     mention, *further = (None if value is None else value.decode("utf-8", "surrogateescape") for value in raw)
-    table = columns.table(part.file)
     return table.checked(part.first + place + 1, part.line + place + 1, mention or "", *further)

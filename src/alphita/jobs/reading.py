@@ -5,7 +5,6 @@ Only the current row (Parquet: a batch; Excel: a sheet) is held. A row that cann
 
 from __future__ import annotations
 
-import codecs
 import csv
 import functools
 import gzip
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from alphita import progress, textio, workbooks
 from alphita.errors import InputError, UsageError
@@ -48,7 +47,7 @@ class MentionRow(NamedTuple):
     language: str | None = None
     frequency: int | None = None
     measured: str | None = None
-    specimen: str | None = None
+    domain: str | None = None
     problem: str | None = None
     value: object = None
     field: str | None = None
@@ -67,8 +66,8 @@ def checked(
     number: int, line: int, mention: str, further: Sequence[str | None], *, names: Sequence[str | None], encoding: str
 ) -> MentionRow:
     """Check the texts of a row."""
-    code, context, language, frequency, unit, bounds, specimen = (*further, *[None] * 7)[:7]
-    for place, text in enumerate((mention, code, context, language, None, unit, bounds, specimen)):
+    code, context, language, frequency, unit, bounds, specimen, domain = (*further, *[None] * 8)[:8]
+    for place, text in enumerate((mention, code, context, language, None, unit, bounds, specimen, domain)):
         if text is None or (text.isascii() and "\0" not in text):
             continue
         name = names[place]
@@ -87,7 +86,7 @@ def checked(
             return MentionRow(number, line, None, problem=problem, value=printable(frequency), field=names[4])
         count = int(whole[1])
     measured = _measured(mention, unit, bounds, specimen) if unit or bounds or specimen else None
-    return MentionRow(number, line, mention, code, context or None, language or None, count, measured)
+    return MentionRow(number, line, mention, code, context or None, language or None, count, measured, domain or None)
 
 
 def _measured(mention: str, unit: str | None, bounds: str | None, specimen: str | None) -> str:
@@ -138,8 +137,10 @@ STDIN = "-"
 # The columns that may be named, the mentions' first, then as `MentionFile.checked` takes them.
 FURTHER = (
     *("code_column", "context_column", "language_column", "frequency_column"),
-    *("unit_column", "range_column", "specimen_column"),
+    *("unit_column", "range_column", "specimen_column", "domain_column"),
 )
+# Of strings alone.
+TEXTS = ("context_column", "language_column", "unit_column", "range_column", "specimen_column", "domain_column")
 COLUMN_OPTIONS = ("column", *FURTHER)
 SUFFIXES = {
     ".csv": "csv",
@@ -152,16 +153,14 @@ SUFFIXES = {
     **dict.fromkeys(workbooks.SUFFIXES, "excel"),
 }
 FORMATS = ("csv", "tsv", "excel", "parquet", "jsonl", "lines")
-MAX_LINE_BYTES = 64 * 2**20
 PARQUET_ROWS_AT_ONCE = 8_192
 MAGIC = {
     b"PK\x03\x04": "a zip file, or one of Excel's; name that .xlsx or say --input-format excel",
     b"\xd0\xcf\x11\xe0": "an old Excel file; name it .xls or say --input-format excel",
     b"PAR1": "a Parquet file; name it .parquet or say --input-format parquet",
     b"\x1f\x8b": "a gzip file; name it .gz",
-    b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
-    b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
 }
+MAGIC_BYTES = max(map(len, MAGIC))
 
 
 @dataclass
@@ -179,10 +178,12 @@ class MentionFile:
         unit_column: the column of the unit of the value that a mention ends with, or of a laboratory test, or None.
         range_column: the column of the range of that value, "3.5-5.1" or "<5", or None.
         specimen_column: the column of the specimen of a laboratory test, or None.
+        domain_column: the column that says which concepts may answer a mention, see `Domains`, or None.
         sheet: of an Excel workbook; None if only one has anything in it.
         private: errors do not name the columns there are, which without a header are cells of the first row.
-        encoding: of the text; any in which a line ends with the byte 10.
-        delimiter: between cells; "" for the format's own.
+        encoding: of the text; UTF-16 with a byte order mark is seen from the file.
+        encoding_option: the option that sets the encoding, for messages.
+        delimiter: between cells; "": the format's own, or another one if it fits more rows.
     """
 
     path: Path | str
@@ -197,8 +198,11 @@ class MentionFile:
     unit_column: str | None = None
     range_column: str | None = None
     specimen_column: str | None = None
+    domain_column: str | None = None
     sheet: str | None = None
     private: bool = False
+    encoding_option: str = "--encoding"
+    _told: set[str] = field(default_factory=set, repr=False)
     _raw: IO[bytes] | None = field(default=None, repr=False)
     _line: int = field(default=0, repr=False)
     n_rows: int | None = field(default=None, repr=False)
@@ -217,12 +221,7 @@ class MentionFile:
             raise UsageError(f"there are sheets in Excel workbooks only, not in {self.format}; leave out --sheet")
         if len(self.delimiter) > 1:
             raise UsageError(f"the delimiter must be one character, not {self.delimiter!r}")
-        try:
-            ends_with_10 = "\n".encode(self.encoding) == b"\n"
-        except (LookupError, UnicodeError):
-            raise UsageError(f"unknown encoding {self.encoding!r}; e.g. utf-8, cp1252, latin-1") from None
-        if not ends_with_10:
-            raise UsageError(f"encoding {self.encoding!r} cannot be read line by line; convert the file to UTF-8")
+        textio.check_encoding(self.encoding)
 
     def take_counts(self) -> None:
         """Of a scan report, take the counts beside the values, if no other column of counts is named, and say so."""
@@ -296,26 +295,27 @@ class MentionFile:
 
     def lines(self, file: IO[bytes]) -> Iterator[str]:
         """Yield decoded lines with their ends; bytes that are no text become lone surrogates, found per cell later."""
-        first = True
-        while raw := file.readline(MAX_LINE_BYTES + 1):
-            if len(raw) > MAX_LINE_BYTES:
-                raise InputError(
-                    f"a line of more than {MAX_LINE_BYTES >> 20} MB",
-                    file=self.name,
-                    line=self._line + 1,
-                    remedy="is this a text file with one row a line?",
-                )
-            if first:
-                first = False
-                for magic, kind in MAGIC.items():
-                    if raw.startswith(magic):
-                        raise InputError(f"this is {kind}", file=self.name)
-                raw = raw.removeprefix(codecs.BOM_UTF8)
-            for line in ENDED.finditer(raw.decode(self.encoding, "surrogateescape")):
+        buffered = cast(io.BufferedReader, file)
+        start = buffered.peek(MAGIC_BYTES)
+        for magic, kind in MAGIC.items():
+            if start.startswith(magic):
+                raise InputError(f"this is {kind}", file=self.name)
+        if not start:
+            raise InputError("the file is empty", file=self.name)
+        for text in textio.decoded_lines(buffered, self.name, self._reading):
+            for line in ENDED.finditer(text):
                 self._line += 1
                 yield line[0]
-        if first:
-            raise InputError("the file is empty", file=self.name)
+
+    @property
+    def _reading(self) -> textio.Reading:
+        return textio.Reading(self.encoding, self.encoding_option, self._tell)
+
+    def _tell(self, text: str) -> None:
+        """Say once what was guessed of the file, which is read several times."""
+        if text not in self._told:
+            self._told.add(text)
+            progress.say(text)
 
     def _parquet(self) -> Iterator[MentionRow]:
         import pyarrow as pa
@@ -331,8 +331,7 @@ class MentionFile:
             wanted += [name and schema.names[self.choose(schema.names, name)] for name in self.further()]
             names = list(dict.fromkeys(name for name in wanted if name is not None))
             check_text(names[0], schema.field(names[0]).type)
-            texts_of = (self.context_column, self.language_column, self.unit_column, self.range_column)
-            for name in (*texts_of, self.specimen_column):
+            for name in (getattr(self, option) for option in TEXTS):
                 # Data frames store a column without any value as one of nulls.
                 if name is not None and not pa.types.is_null(schema.field(name).type):
                     check_text(name, schema.field(name).type)
@@ -362,7 +361,9 @@ class MentionFile:
                 yield Record(number, line, cells)
             self.n_rows = number
             return
-        rows = records(self.lines(file), self._delimiter())
+        first, lines = textio.looked_at(self.lines(file))
+        own = "\t" if self.format == "tsv" else ","
+        rows = records(lines, self.delimiter or self._reading.delimiter(first, own, self.name))
         try:
             record = next(rows)
         except csv.Error as error:
@@ -391,46 +392,31 @@ class MentionFile:
 
     def checked(self, number: int, line: int, mention: str, *further: str | None) -> MentionRow:
         """Check the texts of a row, those of the columns `further` in their order."""
-        return checked(number, line, mention, further, names=(self.column, *self.further()), encoding=self.encoding)
+        row = checked(number, line, mention, further, names=(self.column, *self.further()), encoding=self.encoding)
+        if row.problem is not None and row.problem.startswith("not valid ") and self.format not in ("parquet", "excel"):
+            self._tell(f"{self.name}:{line}: not valid {self.encoding} text; {self._reading.remedy}")
+        return row
 
     def choose(self, names: Sequence[str], column: str | None) -> int:
         """Return which of `names` is `column`, or is the one to take when none is named."""
         shown = [printable(name) for name in names]
-        listed, only = f": {shown}", f"the only column is {shown}"
+        listed = f": {shown}"
         if self.private:
             # Where there is no header, these are cells of the first row.
             listed = f"; it has {len(names):,}, which --private does not show"
             if self.format in ("csv", "tsv", "excel"):
                 listed += "; its first line must name them"
-            only = "it has only one column, which --private does not show"
         if column is None and len(names) == 1:
-            if other := self._other_delimiter(names[0]):
-                raise UsageError(
-                    f"{self.name}: {only}; are its cells divided by {other!r}? "
-                    f"then say --delimiter {other!r}; otherwise name it with --column"
-                )
             return 0
         if column is None and DEFAULT_COLUMN not in names:
             raise UsageError(f"{self.name} has several columns; name one with --column{listed}")
         wanted = column or DEFAULT_COLUMN
         if wanted not in names:
-            other = self._other_delimiter(names[0]) if len(names) == 1 else None
-            hint = f"; are its cells divided by {other!r}? then say --delimiter {other!r}" if other else ""
             problem = f"unknown column {wanted!r}{listed}" if self.private else unknown("column", wanted, shown)
-            raise UsageError(f"{self.name}: {problem}{hint}")
+            raise UsageError(f"{self.name}: {problem}")
         if list(names).count(wanted) > 1:
             raise UsageError(f"{self.name}: column {wanted!r} stands more than once in the header{listed}")
         return list(names).index(wanted)
-
-    def _other_delimiter(self, name: str) -> str | None:
-        """Return the sign that seems to divide cells in the name of the only column of a CSV or TSV."""
-        if self.format not in ("csv", "tsv"):
-            return None
-        # What divides the cells stands in a name only where it was quoted, and so meant.
-        return next((mark for mark in ";\t|," if mark in name and mark != self._delimiter()), None)
-
-    def _delimiter(self) -> str:
-        return self.delimiter or ("\t" if self.format == "tsv" else ",")
 
 
 def _format_of(path: Path) -> str:
@@ -494,25 +480,17 @@ def _row(table: MentionFile, number: int, line: int, record: dict[str, Any], col
     mention = record.get(column, ...)
     if mention is ...:
         return MentionRow(number, line, None, problem=f"no {column!r} in this object", value=list(record), field=column)
-    code, context, language, frequency, *measured = (name and record.get(name) for name in table.further())
-    texts = (
-        (column, mention),
-        (table.context_column, context),
-        (table.language_column, language),
-        *zip((table.unit_column, table.range_column, table.specimen_column), measured, strict=True),
-    )
-    for name, text in texts:
+    values = {option: (name := getattr(table, option)) and record.get(name) for option in FURTHER}
+    for name, text in ((column, mention), *((getattr(table, option), values[option]) for option in TEXTS)):
         if not isinstance(text, str | None):
             return MentionRow(number, line, None, problem=f"{name!r} is not a string", value=text, field=name)
-    for name, value in ((table.code_column, code), (table.frequency_column, frequency)):
+    for option in ("code_column", "frequency_column"):
+        name, value = getattr(table, option), values[option]
         if isinstance(value, bool) or not isinstance(value, str | int | float | None):
             problem = f"{name!r} is neither string nor number"
             return MentionRow(number, line, None, problem=problem, value=value, field=name)
-    code, frequency = (
-        None if value is None else as_text(value) if isinstance(value, float) else str(value)
-        for value in (code, frequency)
-    )
-    return table.checked(number, line, mention or "", code, context, language, frequency, *measured)
+        values[option] = None if value is None else as_text(value) if isinstance(value, float) else str(value)
+    return table.checked(number, line, mention or "", *values.values())
 
 
 def cells_of(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -24,8 +25,10 @@ from alphita import clock, machine, progress
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.jobs.answers import DECISION, METHOD, Answer, AnswerStore, Question, answer_all, lines_of, question
+from alphita.jobs.domains import Domains
 from alphita.jobs.job import (
     ACCEPTED,
+    NO_CODE,
     REJECTED,
     UNWRITTEN,
     Job,
@@ -70,14 +73,15 @@ def run(normalizer: Normalizer, job: Job, restart: Restart = FROM_START) -> Summ
     writer = format_of(job)
     check(normalizer, job, writer, restart)
     start = time.monotonic()
-    if normalizer.calibration is not None and (normalizer.filters is not None or normalizer.target is not None):
+    narrowed = normalizer.filters is not None or normalizer.target is not None or job.table.domain_column is not None
+    if normalizer.calibration is not None and narrowed:
         progress.say("confidence was measured without filters and target; an audit (--audit) measures it with them")
     today = clock.today().isoformat()
     if job.to_stdout:
         output = _Output(job, writer, header_of(normalizer, job, today), None)
         check_concepts(normalizer, job, writer, output.header)
-        _answer_all(normalizer, job, output)
-        return Summary.of_chunks(output.chunks, 0, start, "stdout", normalizer)
+        unknown = _answer_all(normalizer, job, output)
+        return replace(Summary.of_chunks(output.chunks, 0, start, "stdout", normalizer), no_domain=unknown)
     out = Path(job.out)
     parts = Parts.beside(out)
     with telling_what_is_kept(out, parts), locked(str(out)):
@@ -88,7 +92,7 @@ def run(normalizer: Normalizer, job: Job, restart: Restart = FROM_START) -> Summ
             check_concepts(normalizer, job, writer, output.header)
             # The answers that are kept are millions of objects; to go through them took 7% of a job's time.
             with machine.uncollected():
-                _answer_all(normalizer, job, output)
+                unknown = _answer_all(normalizer, job, output)
             rejects, audit = _finish(job, output, parts)
         except BaseException:
             beside(out, ".part").unlink(missing_ok=True)
@@ -96,7 +100,9 @@ def run(normalizer: Normalizer, job: Job, restart: Restart = FROM_START) -> Summ
                 parts.place.remove()
             raise
         resumed = sum(rows_of(chunk.counts) for chunk in output.chunks[: output.past])
-        return Summary.of_chunks(output.chunks, resumed, start, str(out), normalizer, rejects=rejects, audit=audit)
+        files = {"rejects": rejects, "audit": audit}
+        summary = Summary.of_chunks(output.chunks, resumed, start, str(out), normalizer, **files)
+        return replace(summary, no_domain=unknown)
 
 
 class _Output:
@@ -120,6 +126,8 @@ class _Output:
         lines, counts = lines_and_counts(rows, replies)
         unwritten, lost = losses_of(self.writer, self.header, self.held, lines)
         counts[UNWRITTEN] = len(unwritten)
+        if self.job.table.code_column:
+            counts[NO_CODE] = len({row.number for row in rows if row.problem is None and not row.code})
         complete, self.held = self.writer.split_complete(self.header, [*self.held, *lines])
         chunk = Chunk(digest, counts, lost, {OUTPUT: self.writer.encode(self.header, complete)})
         if self.parts is None:
@@ -149,15 +157,20 @@ class _Output:
             progress.say(f"{what}: {problem}")
 
 
-def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> None:
-    """Answer what the output does not have yet, chunk by chunk; each is written while the next is answered."""
+def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> dict[str, int]:
+    """Answer what the output does not have yet, chunk by chunk; each is written while the next is answered.
+
+    Returns:
+        How many rows have which value of the column of domains that is no domain.
+    """
+    domains = Domains(normalizer.types if job.table.domain_column else (), job.domains, private=job.private)
     defined = _learn_abbreviations(normalizer, job)
     answers = AnswerStore()
     if output.parts is None:
         sys.stdout.buffer.write(output.begun)
     with ThreadPoolExecutor(1, thread_name_prefix="writing") as aside:
         written: Future[None] | None = None
-        for rows in _with_progress(normalizer, job, answers):
+        for rows in _with_progress(_rows(normalizer, job, domains), job, answers):
             content = json.dumps([defined, rows.rows], default=repr).encode()
             digest = hashlib.blake2b(content, digest_size=16).hexdigest()
             if len(output.chunks) < output.past:
@@ -181,6 +194,7 @@ def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> None:
         if output.held:
             sys.stdout.buffer.write(output.writer.encode(output.header, output.held))
         sys.stdout.buffer.flush()
+    return dict(domains.unknown)
 
 
 def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
@@ -207,7 +221,7 @@ def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
 def _answer(normalizer: Normalizer, job: Job, new: dict[Question, MentionRow]) -> dict[Question, Answer]:
     """Answer the questions of some rows, together: by what was settled before, or else by the index."""
     replies = answer_all(
-        [(row.asked, row.context, row.language) for row in new.values()],
+        [(row.asked, row.context, row.language, row.domain) for row in new.values()],
         normalizer,
         job,
         contexts=bool(job.table.context_column),
@@ -236,18 +250,19 @@ def _chunks(rows: Iterator[MentionRow], most_rows: int, answers: AnswerStore) ->
         yield chunk
 
 
-def _rows(normalizer: Normalizer, job: Job) -> Iterator[MentionRow]:
+def _rows(normalizer: Normalizer, job: Job, domains: Domains) -> Iterator[MentionRow]:
     """Yield the input's rows; with `split` one for each of the names that a mention joins, of the same number."""
-    for row in job.table.rows():
+    for given in job.table.rows():
+        row = given if given.domain is None else given._replace(domain=domains.of(given.domain))
         if job.split and row.mention is not None:
             yield from (row._replace(mention=name) for name in names_in(row.mention, normalizer.index.rows))
         else:
             yield row
 
 
-def _with_progress(normalizer: Normalizer, job: Job, answers: AnswerStore) -> Iterator[Rows]:
+def _with_progress(rows: Iterator[MentionRow], job: Job, answers: AnswerStore) -> Iterator[Rows]:
     """Yield the chunks and show progress; the total is estimated from how much of the file the first one took."""
-    chunks = _chunks(_rows(normalizer, job), job.chunk_rows, answers)
+    chunks = _chunks(rows, job.chunk_rows, answers)
     first = next(chunks, None)
     if first is None:
         return

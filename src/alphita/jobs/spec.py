@@ -14,7 +14,7 @@ from alphita.answer import RANKING_NAMES
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
 from alphita.mappings.formats import PREFIXES, Header
-from alphita.options import HOW, Cluster, Option, Restart, Running, group, option, options_of
+from alphita.options import ENCODING, HOW, Cluster, Option, Restart, Running, group, option, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +67,7 @@ OF_ONE_FILE: dict[str, tuple[object, ...]] = {
     "licence": (),
     "prefixes": (),
     "with_review": (),
+    "bom": (),
     "audit": (),
     "audit_out": (),
 }
@@ -151,17 +152,29 @@ class Spec:
         panel=INPUT,
         help="Column with the reference range of that value: 3.5-5.1, <5; it shows whether the value is high or low.",
     )
+    domain_column: str | None = option(
+        None,
+        panel=INPUT,
+        help="Column with the type or domain that each answer must have: Drug, Condition, ... Rows with another value "
+        "are answered from all concepts, and counted.",
+    )
+    domain_map: Path | None = option(
+        None, panel=INPUT, help="Table of your values in that column and their domains: 'Lab,Measurement', with header."
+    )
     input_format: str = option(
         "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; by default from the name (stdin: lines)."
     )
     sheet: str | None = option(
         None, panel=INPUT, help="Sheet of an Excel workbook; not needed if only one is not empty."
     )
-    delimiter: str = option("", panel=INPUT, help="Delimiter of CSV or TSV, e.g. ';'.")
-    encoding: str = option("utf-8", panel=INPUT, help="Encoding of a text input, e.g. cp1252.")
+    delimiter: str = option("", panel=INPUT, help="Delimiter of CSV or TSV, e.g. ';'; by default it is guessed.")
+    encoding: str = option("utf-8", like=ENCODING, panel=INPUT)
     split: bool = option(False, help="Write one line for each name in a string such as 'fever, cough and rash'.")
     top: int = option(1, least=1, help="Candidates per string, one line each.")
-    explain: bool = option(False, help="Explain each answer in the column 'explanation'.")
+    explain: bool = option(False, help="Explain each answer by a sentence in the column 'explanation'.")
+    explain_numbers: bool = option(
+        False, panel=OUTPUT, help="Explain each answer by the similarities and weights that it was computed from."
+    )
     format: str = option("", help=f"{FORMATS}; by default from the output's name.")
     header: Header = group(Header, without=("version", "date", "target_system"), panel=OUTPUT)
     prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=OUTPUT)
@@ -221,6 +234,14 @@ class Spec:
                     "of Parquet; leave it out, or leave out --engine"
                 )
 
+    def domains(self) -> Mapping[str, str] | None:
+        """Return the domains by the user's values."""
+        from alphita.jobs.domains import read_map
+
+        if self.domain_map is not None and self.domain_column is None:
+            raise UsageError("--domain-map says what the values of a column mean; name that with --domain-column")
+        return None if self.domain_map is None else read_map(self.domain_map)
+
     def choice(self, memory: Memory | None) -> Choice:
         """Return the options of the index, which learns the phrases that people confirmed."""
         return self.given if memory is None else replace(self.given, confirmed=memory.confirmed)
@@ -250,6 +271,7 @@ class Spec:
         read = {
             "the file of abbreviations": self.abbreviations,
             "the calibration": self.calibration,
+            "the map of domains": self.domain_map,
             "the store of reviews": self.mappings,
         }
         return Job(
@@ -258,7 +280,7 @@ class Spec:
             self.format,
             self.top,
             self.private,
-            explain=self.explain,
+            explain="numbers" if self.explain_numbers else self.explain,
             split=self.split,
             audit=self.audit,
             audit_out=self.audit_out,
@@ -266,6 +288,7 @@ class Spec:
             report=self.report,
             memory=self.memory(),
             reads={what: path for what, path in read.items() if path is not None},
+            domains=self.domains(),
         )
 
     def normalizer(self, index: Index) -> Normalizer:
@@ -292,7 +315,8 @@ class Spec:
             self.context_column,
             self.language_column,
             self.top,
-            self.explain,
+            "numbers" if self.explain_numbers else self.explain,
             memory=memory,
+            domain=self.domain_column,
             **values,
         )

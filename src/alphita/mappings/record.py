@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from itertools import groupby, islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Method = Literal["exact", "abbreviation", "nearest", "nil", "reviewed"]
 Decision = Literal["accept", "review", "nil"]
@@ -15,6 +15,20 @@ JOINT = " | "
 Relation = Literal["exact", "broad", "narrow", "related"]
 Status = Literal["unreviewed", "approved", "rejected", "flagged", "ignored"]
 MappingType = Literal["maps_to", "maps_to_value", "maps_to_unit", "maps_to_operator", "maps_to_type", "maps_to_number"]
+
+
+class OmopConcept(NamedTuple):
+    """What OMOP says of a concept, in the columns of its table CONCEPT; None where it says nothing."""
+
+    omop_concept_id: int | None = None
+    concept_code: str | None = None
+    vocabulary_id: str | None = None
+    domain_id: str | None = None
+    concept_class_id: str | None = None
+    standard_concept: str | None = None
+
+
+NO_OMOP = OmopConcept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,8 @@ class Mapping:
         rank: 1 for the answer, 2 and more for further candidates.
         concept_id: CURIE; None: no concept fits (NIL).
         concept_name: the concept's preferred term.
+        omop_concept_id, concept_code, vocabulary_id, domain_id, concept_class_id, standard_concept: what OMOP says of
+            the concept, see `OmopConcept`; None for concepts of other terminologies.
         matched_term: the concept's term that speaks for it, as the terminology writes it; given for NIL too, to show
             what was found too far away.
         similarity: cosine between mention (or its expansion) and matched term, -1 to 1; None without vectors.
@@ -69,6 +85,12 @@ class Mapping:
     rank: int
     concept_id: str | None
     concept_name: str | None
+    omop_concept_id: int | None
+    concept_code: str | None
+    vocabulary_id: str | None
+    domain_id: str | None
+    concept_class_id: str | None
+    standard_concept: str | None
     matched_term: str | None
     similarity: float | None
     confidence: float | None
@@ -97,6 +119,9 @@ class Mapping:
 # What a person adds; not in the files that `normalize` writes as plain tables.
 REVIEW = ("status", "mapping_type", "reviewer", "reviewed_at", "comment")
 COLUMNS = tuple(column.name for column in fields(Mapping))
+# What a terminology says of a concept, not a mapping of its mention.
+OMOP = OmopConcept._fields
+OTHERS = tuple(name for name in COLUMNS if name not in OMOP)
 _UNKNOWN: dict[str, Any] = {column.name: None for column in fields(Mapping) if column.default is MISSING}
 
 

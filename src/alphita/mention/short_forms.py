@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from alphita import textio
+from alphita import progress, textio
 from alphita.errors import InputError
 from alphita.mention.schwartz_hearst import singular
 from alphita.terminology.languages import ENGLISH, over_english, primary
@@ -294,7 +294,8 @@ def _meanings(string: str, forms: Sequence[ShortForms], shouted: bool) -> list[M
 
 def _rows(path: Path) -> Iterator[_Row]:
     remedy = "begin the file with: short,long; put a cell that holds the delimiter in quotes"
-    for line, cells in textio.columns(path, COLUMNS, optional=("language",), remedy=remedy):
+    how = textio.Reading(tell=progress.say)
+    for line, cells in textio.columns(path, COLUMNS, optional=("language",), remedy=remedy, how=how):
         short, long = (" ".join(cell.split()) for cell in cells[:2])
         row = _Row(path, line, Meaning(short, long, (), cells[2] or None))
         for name, cell in zip(COLUMNS, (short, long), strict=True):

@@ -40,6 +40,12 @@ def table() -> dict[str, Prefix]:
     return {row["prefix"]: Prefix(**row | {"aliases": tuple(filter(None, row["aliases"].split("|")))}) for row in rows}  # type: ignore[arg-type]
 
 
+def omop_vocabulary(prefix: str) -> str:
+    """Return OMOP's vocabulary id of a prefix; a prefix that the table does not know is one itself."""
+    row = table().get(prefix)
+    return row.omop_vocabulary_id or prefix if row else prefix
+
+
 @functools.cache
 def _spellings() -> dict[str, str]:
     return {spelling.lower(): row.prefix for row in table().values() for spelling in (row.prefix, *row.aliases)}

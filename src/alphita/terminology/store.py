@@ -30,6 +30,8 @@ from alphita.terminology.text import clean
 
 # What OMOP says of a concept: a property, the predicate of an xref, the code of a semantic type.
 STANDARD, MAPS_TO, DOMAIN = "standard_concept", "OMOP:maps_to", "domain_id"
+# As OMOP spells them, where that is not to be seen from a concept's CURIE.
+VOCABULARY, CODE = "vocabulary_id", "concept_code"
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def normalize_dataset(
         schema_of(settings, pa.schema(list(zip(schema.names, kinds, strict=True))))
     together = dataset.repartition(
         partitions or data.DataContext.get_current().default_hash_shuffle_parallelism,
-        keys=[name for name in (settings.column, settings.context, settings.language) if name is not None],
+        keys=list(settings.asked.values()),
         # What is encoded together decides on a similarity's last bits: the order in which blocks come must not.
         sort=True,
     )

@@ -6,7 +6,6 @@ An engine's worker does not load this.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -37,16 +36,13 @@ def normalize_frame(df: Any, settings: NormalizerSettings, *, partitions: int | 
         if taken := [name for name in df.columns if name.lower() in lower]:
             raise UsageError(f"there is a column {taken[0]!r} already, which would be added; rename it")
     # Names of our own: `mapInArrow` cannot take all that a column may be called.
-    columns = {
-        part: name for part in ("column", "context", "language") if (name := getattr(settings, part)) is not None
-    }
+    columns = settings.asked
     questions = df.select([_column(df, name).alias(ASKED.format(part)) for part, name in columns.items()]).distinct()
     questions = questions.repartition(partitions or int(df.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     added = [
         types.StructField(name, getattr(types, SPARK_TYPES[answered.field(name).type])()) for name in settings.added
     ]
-    renamed = {part: ASKED.format(part) if part in columns else None for part in ("context", "language")}
-    within = replace(settings, column=ASKED.format("column"), context=renamed["context"], language=renamed["language"])
+    within = settings.renamed({part: ASKED.format(part) for part in columns})
     answers = questions.mapInArrow(_Answering(within), types.StructType([*questions.schema.fields, *added]))
     is_same = functions.lit(True)
     for part, name in columns.items():

@@ -20,8 +20,9 @@ from typing import NamedTuple, Protocol
 
 from alphita import __version__, progress, registry
 from alphita.errors import Rejects, UsageError
-from alphita.mappings.record import COLUMNS, Mapping
+from alphita.mappings.record import OTHERS, Mapping
 from alphita.options import Option, option
+from alphita.textio import Reading
 
 PACKAGE = "alphita.mappings.formats"
 PLUGINS = registry.Group(
@@ -77,9 +78,10 @@ class Header:
         target_info: the OMOP facts of a concept, by its CURIE; None where it has none.
         lost: counts, while a file is read, what it says and mappings do not hold, in words.
         tell: takes a line on what a whole file was read or written without; it names columns, never values.
+        encoding: of a text that is read.
     """
 
-    columns: tuple[str, ...] = COLUMNS
+    columns: tuple[str, ...] = OTHERS
     set_id: str = option("", help="URI of the mapping set (SSSOM, FHIR).")
     version: str = option("", "--set-version", help="Version of the mapping set.")
     licence: str = option("", help="URI of the mapping set's licence (SSSOM).")
@@ -97,11 +99,20 @@ class Header:
     with_review: bool = option(
         False, help="Also write answers that nobody has accepted, in formats without a field for it: OMOP, FHIR."
     )
+    bom: bool = option(
+        False, help="Begin CSV and TSV with a byte order mark, so that Excel shows letters such as umlauts."
+    )
     error: float | None = None
     nil_error: float | None = None
     target_info: Callable[[str], TargetInfo | None] | None = None
     lost: Counter[str] = field(default_factory=Counter)
     tell: Callable[[str], None] = progress.say
+    encoding: str = "utf-8"
+
+    @property
+    def reading(self) -> Reading:
+        """How text is read."""
+        return Reading(self.encoding, "--encoding", self.tell)
 
 
 class Format(Protocol):

@@ -18,14 +18,14 @@ from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, TargetInfo
-from alphita.mappings.record import COLUMNS, JOINT, REVIEWED, Mapping, MappingType, Method, Relation, Status
+from alphita.mappings.record import COLUMNS, JOINT, OTHERS, REVIEWED, Mapping, MappingType, Method, Relation, Status
 from alphita.registry import unknown
 
 T = TypeVar("T")
 # Rounded to two or three decimals is not lost.
 _ROUNDED = 0.0051
-# The row is numbered anew by whoever reads, and belongs to no format.
-_COMPARED = tuple(name for name in COLUMNS if name != "row")
+# The row is numbered anew by whoever reads, and belongs to no format; OMOP's facts are the concept's.
+_COMPARED = tuple(name for name in OTHERS if name != "row")
 UNSETTLED = "answers that nobody has accepted (--with-review writes them)"
 _OMOP_NUMBER = re.compile(r"OMOP:(0|[1-9]\d{0,9})")
 _NEAREST = re.compile(r"nearest concept: (.+?)(?: \((.*)\))?", re.DOTALL)
@@ -143,7 +143,7 @@ def _whole(cell: int | float | str) -> int:
 
 def all_but(*kept: str) -> tuple[str, ...]:
     """Return the columns that a format loses: those but `row`, `concept_id` and `kept`."""
-    return tuple(name for name in COLUMNS if name not in ("row", "concept_id", *kept))
+    return tuple(name for name in _COMPARED if name not in ("concept_id", *kept))
 
 
 def lost(

@@ -36,7 +36,12 @@ class _Rows:
 
 def begin(header: Header) -> bytes:
     """Return the line of column names."""
-    return (",".join(header.columns) + "\n").encode()
+    return first_line(header, ",")
+
+
+def first_line(header: Header, delimiter: str) -> bytes:
+    """Return the names of the columns, after a byte order mark if one is wanted."""
+    return (delimiter.join(header.columns) + "\n").encode("utf-8-sig" if header.bom else "utf-8")
 
 
 def encode(header: Header, mappings: Sequence[Mapping], *, delimiter: str = ",") -> bytes:
@@ -49,7 +54,7 @@ def encode(header: Header, mappings: Sequence[Mapping], *, delimiter: str = ",")
 
 def read(path: Path, header: Header, rejects: Rejects, *, delimiter: str = ",") -> Iterator[Mapping]:
     """Read a file; columns that are no field are passed over, and told."""
-    rows = textio.table(path, delimiter, _fields.NEEDED, rejects)
+    rows = textio.table(path, delimiter, _fields.NEEDED, rejects, how=header.reading)
     for line, cells in _fields.warn_unused_columns(rows, COLUMNS, path, header.tell):
         mapping = _fields.mapping(cells, path, line, rejects)
         if mapping is not None:

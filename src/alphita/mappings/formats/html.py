@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, Problem, _fields
-from alphita.mappings.record import REVIEWED, Mapping
+from alphita.mappings.record import OMOP, REVIEWED, Mapping
 from alphita.terminology import prefixes
 
 DESCRIPTION = "one page that a person reads, in any browser; it cannot be read back"
@@ -444,6 +444,9 @@ def _particular_fields(mapping: Mapping, whole: bool) -> Iterator[tuple[str, str
     yield "language", mapping.language
     yield "source", mapping.source
     yield "code there", mapping.code
+    for name in OMOP:
+        value = getattr(mapping, name)
+        yield name, None if value is None else str(value)
     yield "read as", mapping.expansion
     yield "retired concept", mapping.retired_concept
     yield "nearest concept", " ".join(filter(None, (mapping.nearest_id, mapping.nearest_name)))

@@ -45,7 +45,9 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; keys that are no field are passed over, and told. A key may be missing, but not everywhere."""
     lacking = set(_fields.NEEDED)
     last: Dictionary[str, object] = {}
-    for line, record in _fields.warn_unused_columns(_objects(path, rejects), COLUMNS, path, header.tell):
+    for line, record in _fields.warn_unused_columns(
+        _objects(path, rejects, header.reading), COLUMNS, path, header.tell
+    ):
         lacking -= record.keys()
         last = record
         mapping = _fields.mapping(record, path, line, rejects)
@@ -55,9 +57,9 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         raise _fields.no_column(min(lacking), path, list(last))
 
 
-def _objects(path: Path, rejects: Rejects) -> Iterator[tuple[int, Dictionary[str, Any]]]:
+def _objects(path: Path, rejects: Rejects, how: textio.Reading) -> Iterator[tuple[int, Dictionary[str, Any]]]:
     """Yield the objects of a file with their lines."""
-    for line, text in textio.streamed(path):
+    for line, text in textio.streamed(path, how):
         if not text.strip():
             continue
         try:

@@ -142,7 +142,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; concepts are named by OMOP's numbers (`OMOP:4329847`). Rows with an invalid_reason are set aside."""
     number, last, vocabulary = 0, None, ""
-    for line, cells in textio.table(path, ",", ("source_code", "target_concept_id"), rejects):
+    for line, cells in textio.table(path, ",", ("source_code", "target_concept_id"), rejects, how=header.reading):
         source = (cells["source_code"], cells.get("source_code_description"))
         number += source != last
         last = source

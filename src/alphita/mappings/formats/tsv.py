@@ -26,7 +26,7 @@ TAB = "\t"
 
 def begin(header: Header) -> bytes:
     """Return the line of column names."""
-    return (TAB.join(header.columns) + "\n").encode()
+    return csv.first_line(header, TAB)
 
 
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:

@@ -158,7 +158,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     autos: list[int] = []
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
-    rows = textio.table(path, ",", needed, rejects)
+    rows = textio.table(path, ",", needed, rejects, how=header.reading)
     for line, cells in _fields.warn_unused_columns(rows, KNOWN, path, header.tell):
         source = (cells["sourceCode"], cells["sourceName"])
         if source != last:

@@ -28,7 +28,7 @@ from alphita.terminology.loaders._columns import Sieve, listed
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
-from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD
+from alphita.terminology.store import CODE, DOMAIN, MAPS_TO, STANDARD, VOCABULARY
 
 DESCRIPTION = "OMOP vocabularies from Athena: folder, zip archive or CONCEPT.csv and its companions"
 
@@ -161,9 +161,7 @@ class _Reader:
             aliases=concepts.filter(pl.col("curie") != _omop("concept_id")).select(
                 concept="row", alias=_omop("concept_id")
             ),
-            properties=concepts.filter(pl.col("standard_concept") != "").select(
-                concept="row", name=pl.lit(STANDARD), value="standard_concept"
-            ),
+            properties=_properties(concepts),
         )
         version = self._version()
         tables.sources = _files.sources(list(self.files.values()), "OMOP vocabularies", lambda _: version)
@@ -325,7 +323,7 @@ def _with_curies(concepts: pl.DataFrame) -> pl.DataFrame:
     """Add `curie`: vocabulary:code where that names one concept, or one live one, else the OMOP id."""
     # HPO's codes have their prefix in them already.
     code = pl.col("concept_code").str.strip_prefix(pl.col("prefix") + pl.lit(":"))
-    concepts = concepts.with_columns(concept_code=code)
+    concepts = concepts.with_columns(given_code="concept_code", concept_code=code)
     same = ["prefix", "concept_code"]
     only_live = ~pl.col("retired") & ((~pl.col("retired")).sum().over(same) == 1)
     usable = pl.col("concept_code").str.contains(r"^\S{1,200}$") & ((pl.len().over(same) == 1) | only_live)
@@ -335,6 +333,20 @@ def _with_curies(concepts: pl.DataFrame) -> pl.DataFrame:
         # source:code must be a CURIE of this concept: the OMOP id is one where the code is not.
         source=pl.when(usable).then("prefix").otherwise(pl.lit(PREFIX)),
         code=pl.when(usable).then("concept_code").otherwise(pl.col("concept_id").cast(pl.String)),
+    )
+
+
+def _properties(concepts: pl.DataFrame) -> pl.DataFrame:
+    """Return what OMOP says of each concept, vocabulary and code where its CURIE does not say them as OMOP does."""
+    spelt = {source: prefixes.omop_vocabulary(source) for source in concepts["source"].unique().to_list()}
+    vocabulary = pl.col("vocabulary_id").cast(pl.String)
+    said = (
+        (STANDARD, pl.col("standard_concept"), pl.col("standard_concept") != ""),
+        (VOCABULARY, vocabulary, vocabulary != pl.col("source").replace(spelt)),
+        (CODE, pl.col("given_code"), (pl.col("given_code") != pl.col("code")) & (pl.col("given_code") != "")),
+    )
+    return pl.concat(
+        concepts.filter(when).select(concept="row", name=pl.lit(name), value=value) for name, value, when in said
     )
 
 
