@@ -12,6 +12,7 @@ import pytest
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import UsageError
 from alphita.index.store import build
+from alphita.jobs.domains import read_map
 from alphita.mappings.record import OMOP
 from alphita.terminology.store import load_terminology
 from tests.cli.command import alphita
@@ -114,12 +115,19 @@ def test_an_engine_takes_the_domains_too(index_path, source, tmp_path, capsys):
     assert "answered from all: ? (1)" in capsys.readouterr().out
 
 
+def test_a_value_can_have_several_domains(index_path, source, tmp_path):
+    out, domains = tmp_path / "answers.csv", tmp_path / "domains.csv"
+    domains.write_text("value,domain\nRx,Drug\nrx,Condition\nRx,Drug\n")
+    assert read_map(domains) == {"rx": "Drug|Condition"}
+    assert normalize(index_path, source, out, "--domain-column", "kind", "--domain-map", domains) == 0
+    assert [facts(row) for row in read(out)] == [LANTERN, LANTERN, NOTHING]
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
         ("value,domain\nRx,Drugs\n", "unknown domain 'Drugs'; did you mean 'Drug'"),
         ("value,domain\nRx\n", "domains.csv:2: not a value and its domain"),
-        ("value,domain\nRx,Drug\nrx,Condition\n", "domains.csv:3: a second domain of this value"),
     ],
 )
 def test_a_wrong_map_of_domains(index_path, source, tmp_path, capsys, content, problem):

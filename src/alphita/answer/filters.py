@@ -94,7 +94,7 @@ class Filters:
         languages: BCP-47; a concept must have a term in one of them, and only such terms match.
         under: CURIEs; these concepts and those below them.
         standard_only: only standard concepts (OMOP).
-        domain: a type or domain that they must have besides.
+        domain: a type or domain that they must have besides; of several, joined by `|`, one.
     """
 
     types: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class Filters:
         if self.types:
             allowed &= _of_types(segment, self.types)
         if self.domain:
-            allowed &= _of_types(segment, (self.domain,))
+            allowed &= _of_types(segment, self.domain.split("|"))
         if self.sources:
             wanted = {canonical(one).lower() for one in self.sources}
             column = [canonical(one or "") for one in _column(segment, "source", "--source")]

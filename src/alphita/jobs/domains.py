@@ -14,7 +14,10 @@ HIDDEN = "not shown"
 
 
 def read_map(path: Path) -> dict[str, str]:
-    """Read a table of two columns, a local value and its domain; return the domains by value, in lower case."""
+    """Read a table of two columns, a local value and its domain; return the domains by value, in lower case.
+
+    A value with several rows has several domains, joined by `|`.
+    """
     domains: dict[str, str] = {}
     rows = textio.rows(path, how=textio.PLAIN)
     next(rows, None)
@@ -23,8 +26,8 @@ def read_map(path: Path) -> dict[str, str]:
         if not value or not domain or any(rest):
             remedy = "give a header and two columns: your value, and a domain of the terminology"
             raise InputError("not a value and its domain", file=path, line=line, value=",".join(cells), remedy=remedy)
-        if domains.setdefault(value.lower(), domain) != domain:
-            raise InputError("a second domain of this value", file=path, line=line, value=value, remedy="keep one")
+        before = domains.get(value.lower(), "").split("|")
+        domains[value.lower()] = "|".join(dict.fromkeys(filter(None, [*before, domain])))
     return domains
 
 
@@ -33,10 +36,13 @@ class Domains:
 
     def __init__(self, types: Iterable[str], local: Mapping[str, str] | None = None, *, private: bool = False) -> None:
         known = {name.lower(): name for name in types}
-        for domain in (local or {}).values():
+        mapped = {value: domains.split("|") for value, domains in (local or {}).items()}
+        for domain in (one for domains in mapped.values() for one in domains):
             if domain.lower() not in known:
                 raise UsageError(f"--domain-map: {unknown('domain', domain, sorted(known.values()))}")
-        self.known = known | {value: known[domain.lower()] for value, domain in (local or {}).items()}
+        self.known = known | {
+            value: "|".join(known[one.lower()] for one in domains) for value, domains in mapped.items()
+        }
         self.private = private
         self.unknown: Counter[str] = Counter()
 

@@ -159,7 +159,10 @@ class Spec:
         "are answered from all concepts, and counted.",
     )
     domain_map: Path | None = option(
-        None, panel=INPUT, help="Table of your values in that column and their domains: 'Lab,Measurement', with header."
+        None,
+        panel=INPUT,
+        help="Table of your values in that column and their domains: 'Lab,Measurement', with header; a value can have "
+        "several rows.",
     )
     input_format: str = option(
         "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; by default from the name (stdin: lines)."
