@@ -51,8 +51,8 @@ class Row:
 
     @property
     def is_right(self) -> bool:
-        """Whether the first candidate is right."""
-        return bool(self.answers) and self.answers[0] in self.gold
+        """Whether the first candidate is right, and the answer is not NIL."""
+        return self.decision != "nil" and bool(self.answers) and self.answers[0] in self.gold
 
 
 def curie(identifier: str) -> str:
@@ -99,7 +99,7 @@ def run(strings: Path, folder: Path, output: Path, further: Sequence[str]) -> in
             command += [f"--{name}-column", name]
     if "--domain-map" in known and "--domain-map" not in further:
         table = output.with_suffix(".domains.csv")
-        table.write_text("value,domain\n" + "".join(f"{word},{one[0]}\n" for word, one in DOMAINS.items()))
+        table.write_text("value,domain\n" + "".join(f"{word},{one}\n" for word, some in DOMAINS.items() for one in some))
         command += ["--domain-map", str(table)]
     command += ["--standard-only", "--top", "3", "--force", "-o", str(output), *further]
     print(" ".join(command), flush=True)

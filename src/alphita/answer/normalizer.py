@@ -291,7 +291,7 @@ class Normalizer:
     def _normalized(self, rows: Sequence[Row], top_k: int, explain: bool) -> list[Result]:
         """Answer rows; equal questions only once."""
         contexts, languages = [context for _, context, _ in rows], [language for _, _, language in rows]
-        mentions = self._pipeline.reader.read([text for text, _, _ in rows], contexts, languages)
+        mentions = self._pipeline.read([text for text, _, _ in rows], contexts, languages)
         questions, places = questions_of(mentions)
         with machine.one_thread() if len(questions.requests) == 1 else nullcontext():
             known = self._answer(questions, top_k, explain) if questions.requests else []

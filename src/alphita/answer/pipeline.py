@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from alphita.answer.features import Asked, Cosines, Definitions, Features, Featu
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import WHOLE, How, View
 from alphita.index.store import Index
+from alphita.mention import products
 from alphita.mention.abbreviations import Abbreviations
 from alphita.mention.laboratory_tests import NO_TEST
 from alphita.mention.reader import Mention, MentionReader
@@ -45,8 +46,9 @@ class Questions(NamedTuple):
         return Questions(self.queries, *chosen)
 
     def reading(self, request: int, number: int) -> Reading | None:
-        """Return the reading of a question for one of its queries; None: its own string."""
-        return self.mentions[request].readings[number - 1] if number else None
+        """Return the reading of a question for one of its queries; None: its own text."""
+        mention = self.mentions[request]
+        return mention.readings[number - 1] if number else mention.order
 
     def compact(self, shared: bool) -> Questions:
         """Return the questions with only the queries that they use, shared or separate."""
@@ -123,7 +125,27 @@ class Pipeline:
         view: View = WHOLE,
     ) -> tuple[Questions, list[int]]:
         """Read mentions into distinct questions; return these, and the question of each mention (-1: it is empty)."""
-        return questions_of(self.reader.read(mentions, contexts, languages, view))
+        return questions_of(self.read(mentions, contexts, languages, view))
+
+    def read(
+        self,
+        mentions: Sequence[str],
+        contexts: Sequence[str | None] | None = None,
+        languages: Sequence[str | None] | None = None,
+        view: View = WHOLE,
+    ) -> list[Mention]:
+        """Read mentions; an order of a drug that names one product is read as its name, if this can be an answer."""
+        return [self._as_ordered(mention) for mention in self.reader.read(mentions, contexts, languages, view)]
+
+    def _as_ordered(self, mention: Mention) -> Mention:
+        first = mention.readings[0] if mention.readings else None
+        if first is None or not first.decided or first.origin != products.ORIGIN:
+            return mention
+        segment, row = self.index.segment, int(self.index.rows([first.string])[0])
+        terms = slice(segment.offsets[row], segment.offsets[row + 1])
+        if row < 0 or (self.allowed is not None and not self.allowed[terms].any()):
+            return mention
+        return replace(mention, string=first.string, readings=(), order=first)
 
     def candidates(
         self,
@@ -195,7 +217,7 @@ class Pipeline:
         )
 
 
-def questions_of(mentions: Sequence[Mention]) -> tuple[Questions, list[int]]:
+def questions_of(mentions: Iterable[Mention]) -> tuple[Questions, list[int]]:
     """Return the distinct questions of some mentions, and the question of each (-1: it is empty)."""
     queries: dict[str, int] = {}
     known: dict[tuple[object, ...], int] = {}
@@ -205,7 +227,7 @@ def questions_of(mentions: Sequence[Mention]) -> tuple[Questions, list[int]]:
         if not mention.string:
             places.append(-1)
             continue
-        key = (mention.string, mention.readings, mention.language, mention.is_short, mention.measurement)
+        key = (mention.string, mention.readings, mention.language, mention.is_short, mention.measurement, mention.order)
         number = known.setdefault(key, len(known))
         if number == len(questions.requests):
             request = {queries.setdefault(mention.string, len(queries)): None}

@@ -260,6 +260,7 @@ class Products:
         for name in strings.filter(pc.and_not(with_form, pc.match_substring_regex(strings, _PRODUCT))).to_pylist():
             if (product := parsed(name, forms)) is not None:
                 products.append(product)
+        self._names = frozenset(product.name for product in products)
         for product in products:
             key = frozenset(product.ingredients)
             self._by_ingredients.setdefault(key, []).append(product)
@@ -273,6 +274,10 @@ class Products:
             for word in _WORD.findall(name):
                 self._words.setdefault(word[:MIN_PREFIX], []).append(name)
 
+    def is_product(self, name: str) -> bool:
+        """Tell whether a cleaned name is that of a product."""
+        return name in self._names
+
     def is_brand(self, mention: str) -> bool:
         """Tell whether a cleaned mention is a brand, which may be a name of its own without being an answer."""
         return mention in self._by_brand
@@ -285,8 +290,9 @@ class Products:
             is_brand = bool(second) and first + second in self._by_brand
             order = order_of(" ".join([first + second, *rest]) if is_brand else mention)
             if found := self._found(order):
+                is_only = sum(found.values()) == 1
                 return tuple(
-                    Reading(name, ABBREVIATION, place == 0, 1 / (1 + place), ORIGIN if whole else BROADER)
+                    Reading(name, ABBREVIATION, whole and is_only, 1 / (1 + place), ORIGIN if whole else BROADER)
                     for place, (name, whole) in enumerate(found.items())
                 )
         return ()
@@ -307,7 +313,7 @@ class Products:
         """Return what a brand alone means: its form, if it has only one, else its ingredients."""
         own = [one for one in self._by_ingredients[key] if one.brand == brand and not one.strengths]
         forms = [one.name for one in sorted(own, key=lambda one: _forms().rank(one.form))]
-        return dict.fromkeys(forms if len(forms) == 1 else [" / ".join(sorted(key)), *forms], len(forms) == 1)
+        return dict.fromkeys(forms if len(forms) == 1 else [" / ".join(sorted(key))], len(forms) == 1)
 
     def _of(self, order: Order, ingredients: frozenset[str], brand: str) -> dict[str, bool]:
         """Return the names of the products that agree with an order, or of what is broader."""
@@ -321,9 +327,12 @@ class Products:
             said = bool(order.strengths) == bool(product.strengths)
             unsaid = (product.form & ~order.form).bit_count()
             closeness = (not said, -agreement, product.form == 0, product.brand != brand)
-            whole = said and bool(product.form) >= bool(order.form)
-            scored.append((closeness, _forms().rank(product.form), unsaid, len(product.name), product.name, whole))
-        names = {name: whole for *_, name, whole in sorted(scored)[:MAX_PRODUCTS]}
+            scored.append((closeness, _forms().rank(product.form), unsaid, len(product.name), product.name))
+        names = {}
+        for closeness, *_, name in sorted(scored)[:MAX_PRODUCTS]:
+            lacks_strength, _, lacks_form, lacks_brand = closeness
+            is_broader = lacks_strength or (lacks_form and order.form) or lacks_brand
+            names[name] = closeness == min(scored)[0] and not is_broader
         return names or (dict.fromkeys(ingredients, False) if len(ingredients) == 1 else {})
 
     @functools.lru_cache(maxsize=lexicon.REMEMBERED)  # noqa: B019 - as long as the index

@@ -57,6 +57,7 @@ class Mention:
         status: `axes.PAST`, `axes.FAMILY`, or 0; 0 also for what is past, if the terminology does not tell it apart.
         identifier: its CURIE, if it is an identifier.
         measurement: what it says about a laboratory test; None if the index has no tests.
+        order: the reading that `string` is, if it is an order of a drug that names one product; None: the text itself.
     """
 
     text: str
@@ -68,6 +69,7 @@ class Mention:
     status: int
     identifier: str | None
     measurement: Measurement | None = None
+    order: Reading | None = None
 
     @property
     def assertion(self) -> str | None:
@@ -225,6 +227,9 @@ class MentionReader:
         if not products.is_list:
             return
         known = self.index.rows(cleaned) >= 0
+        for row in np.flatnonzero(known).tolist():
+            # "MG" in the name of a product is no short form.
+            readings[row] = () if products.is_product(cleaned[row]) else readings[row]
         orders = [row for row, string in enumerate(cleaned) if not known[row] or products.is_brand(string)]
         named = [
             (row, reading)
