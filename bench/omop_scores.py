@@ -99,7 +99,8 @@ def run(strings: Path, folder: Path, output: Path, further: Sequence[str]) -> in
             command += [f"--{name}-column", name]
     if "--domain-map" in known and "--domain-map" not in further:
         table = output.with_suffix(".domains.csv")
-        table.write_text("value,domain\n" + "".join(f"{word},{one}\n" for word, some in DOMAINS.items() for one in some))
+        pairs = [(word, domain) for word, domains in DOMAINS.items() for domain in domains]
+        table.write_text("value,domain\n" + "".join(f"{word},{domain}\n" for word, domain in pairs))
         command += ["--domain-map", str(table)]
     command += ["--standard-only", "--top", "3", "--force", "-o", str(output), *further]
     print(" ".join(command), flush=True)

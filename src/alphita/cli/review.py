@@ -131,10 +131,15 @@ def _context(spec: ImportSpec) -> dict[int, dict[str, str]] | None:
 
     if spec.context_from is None:
         return None
-    names = ("sheet", "delimiter", "encoding")
     try:
-        options_ = {name: getattr(spec, f"context_{name}") for name in names}
-        file = MentionFile(spec.context_from, spec.context_format, encoding_option="--context-encoding", **options_)
+        file = MentionFile(
+            spec.context_from,
+            spec.context_format,
+            sheet=spec.context_sheet,
+            delimiter=spec.context_delimiter,
+            encoding=spec.context_encoding,
+            encoding_option="--context-encoding",
+        )
         cells = dict(cells_of(file))
         columns = list(next(iter(cells.values()), ()))
         if spec.column or len(columns) == 1:
