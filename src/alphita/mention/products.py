@@ -313,7 +313,8 @@ class Products:
         """Return what a brand alone means: its form, if it has only one, else its ingredients."""
         own = [one for one in self._by_ingredients[key] if one.brand == brand and not one.strengths]
         forms = [one.name for one in sorted(own, key=lambda one: _forms().rank(one.form))]
-        return dict.fromkeys(forms if len(forms) == 1 else [" / ".join(sorted(key))], len(forms) == 1)
+        broader = [" / ".join(sorted(key)), *(forms if len(key) > 1 else [])]
+        return dict.fromkeys(forms if len(forms) == 1 else broader, len(forms) == 1)
 
     def _of(self, order: Order, ingredients: frozenset[str], brand: str) -> dict[str, bool]:
         """Return the names of the products that agree with an order, or of what is broader."""
