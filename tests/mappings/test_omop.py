@@ -202,6 +202,7 @@ def test_target_0_is_left_out_where_a_code_has_another_target(tmp_path):
         ("source_code", None),
     ]
     assert told == [
+        f"{path}: 1 rows have no code; their text is the source_code",
         f"{path}: 1 rows that repeat a code and its target were left out",
         f"{path}: 2 rows with target 0 of a code that has another target were left out",
     ]

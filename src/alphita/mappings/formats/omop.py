@@ -47,7 +47,7 @@ COLUMNS = (
     *("source_code", "source_concept_id", "source_vocabulary_id", "source_code_description", "target_concept_id"),
     *("target_vocabulary_id", "valid_start_date", "valid_end_date", "invalid_reason"),
 )
-CODE, TARGET = COLUMNS.index("source_code"), COLUMNS.index("target_concept_id")
+CODE, TEXT, TARGET = map(COLUMNS.index, ("source_code", "source_code_description", "target_concept_id"))
 NIL = "0"
 MOST = {"source_code": 50, "source_vocabulary_id": 20, "source_code_description": 255, "target_vocabulary_id": 20}
 START, END = "1970-01-01", "2099-12-31"
@@ -84,7 +84,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
     """Write each pair of code and target once, aside, rename, remove the part, and tell how many rows were left out."""
     mapped = _with_and_without(part)
     seen: set[tuple[str, str]] = set()
-    repeats = nils = 0
+    repeats = nils = texts = 0
     with _fields.made_of(part, out, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for row in _rows_of(part):
@@ -96,7 +96,10 @@ def finish(header: Header, part: Path, out: Path) -> None:
                 nils += 1
             else:
                 seen.add(pair)
+                texts += row[CODE] == row[TEXT]
                 writer.writerow(row)
+    if texts:
+        header.tell(f"{out}: {texts:,} rows have no code; their text is the source_code")
     if repeats:
         header.tell(f"{out}: {repeats:,} rows that repeat a code and its target were left out")
     if nils:
