@@ -6,9 +6,8 @@ a query; several requests may share one.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +18,8 @@ from alphita.errors import UsageError
 from alphita.index.choice import REVIEWED
 from alphita.index.lookup import EVERY_ROUTE, EXACT, LETTERS, VECTORS, Lookup
 from alphita.index.segment import SCOPES, STATUSES, Segment
-from alphita.mention import axes
 from alphita.registry import unknown
 from alphita.terminology.languages import primary
-from alphita.terminology.rules import sets
-from alphita.terminology.text import clean_many, plain_words
-
-if TYPE_CHECKING:
-    from alphita.mention.reader import Mention
 
 Float32 = NDArray[np.float32]
 # Number of concepts that are kept per request, the most similar ones.
@@ -110,8 +103,8 @@ def collect(
     Args:
         hidden_concepts: (n,) the hidden concept of each request.
         allowed: (n_terms,) the terms that can match.
-        assigned: (4, n_concepts) see `assigned_concepts`.
-        sides: (n,) the row of `assigned` for each request, see `SIDES`.
+        assigned: (4, n_concepts) see `assigned.assigned_concepts`.
+        sides: (n,) the row of `assigned` for each request, see `assigned.SIDES`.
     """
     n = len(requests.offsets) - 1
     starts = np.searchsorted(pairs.query, requests.query)
@@ -166,91 +159,6 @@ def collect(
     best = np.lexsort((segment.standing[table.term], -(fused[starts] + 2.0 * exact[starts]), request))
     place = np.arange(len(best)) - table.offsets[request[best]]
     return table.take(np.sort(best[place < most]))
-
-
-# A range of codes: "E08-E13", "001-009.99"; but LOINC's "2951-2" and NDC's "0002-0800" are codes.
-_RANGE = r":([A-Z]\d\w{1,2}|\d{2,3})(\.\w+)?-([A-Z]\d\w{1,2}|\d{2,3})(\.\w+)?$"
-# What a heading has behind its name: "Zoster [herpes zoster]".
-_HEADING_EXTRA = re.compile(r", not elsewhere classified$| \[[^\[\]]+\]$")
-# The sides that a mention may say, and how names say them.
-SIDES = {sets.LEFT: "left", sets.RIGHT: "right", sets.BOTH: "bilateral"}
-# A heading may lead to a heading.
-LEVELS = 5
-_NOT_SPECIFIED = re.compile(r"unspecified|not specified|\bnos\b")
-_OPEN = rf"{_NOT_SPECIFIED.pattern}|unspec|not otherwise|without"
-
-
-def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
-    """Return the concept that is the answer where each is named, by the side that is said; None where each is its own.
-
-    A classification assigns no heading if there is a code for "no more is known" below it: not "pneumonia, unspecified
-    organism" (J18), but J18.9; never a range of codes (-1); and where a side is said, not "sprain of unspecified ankle"
-    but that of the right one, if it has it.
-
-    Returns:
-        (4, n_concepts) int64: without a side, and for those of `SIDES`.
-    """
-    if segment.parents is None or segment.parent_offsets is None or not axes.has_residual(segment.strings.array):
-        return None
-    names = clean_many(segment.concepts.column("name").to_pylist())
-    found = np.arange(len(names))
-    below: dict[int, list[int]] = {}
-    children, parents = np.repeat(found, np.diff(segment.parent_offsets)), np.asarray(segment.parents)
-    array = pa.array(names, pa.large_string())
-    is_open = pc.match_substring_regex(array, _OPEN).to_numpy(zero_copy_only=False)[children]
-    is_open |= pc.equal(array.take(pa.array(children)), array.take(pa.array(parents))).to_numpy(zero_copy_only=False)
-    for child, parent in zip(children[is_open].tolist(), parents[is_open].tolist(), strict=True):
-        below.setdefault(parent, []).append(child)
-    for parent, some in below.items():
-        found[parent] = _unspecified(parent, some, names)
-    for _ in range(LEVELS):
-        found = found[found]
-    ids = segment.concepts.column("id")
-    found[pc.match_substring_regex(ids, _RANGE).to_numpy(zero_copy_only=False).astype(bool)] = -1
-    prefixes = [one.partition(":")[0] for one in ids.to_pylist()]
-    return np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(prefixes, names))])
-
-
-def _sided(prefixes: Sequence[str], names: Sequence[str]) -> list[NDArray[np.int64]]:
-    """Return, for each of `SIDES`, the concept of that side for each whose name leaves the side unspecified."""
-    known = {key: concept for concept, key in enumerate(zip(prefixes, names, strict=True))}
-    found = [np.arange(len(names)) for _ in SIDES]
-    for concept, (prefix, name) in enumerate(zip(prefixes, names, strict=True)):
-        before, said, of = f" {name}".rpartition(" unspecified ")
-        for place, side in enumerate(SIDES.values() if said else ()):
-            found[place][concept] = known.get((prefix, f"{before} {side} {of}".strip()), concept)
-    return found
-
-
-def sides_of(mentions: Iterable[Mention]) -> NDArray[np.int64]:
-    """Return the row of `assigned_concepts` for each mention: the side that it or a reading of it names, else 0."""
-    rows = []
-    for mention in mentions:
-        said = {sets.side(string) for string in (mention.string, *(one.string for one in mention.readings))} - {0}
-        rows.append([*SIDES].index(said.pop()) + 1 if len(said) == 1 and said <= {*SIDES} else 0)
-    return np.array(rows, np.int64)
-
-
-def _unspecified(heading: int, children: Sequence[int], names: Sequence[str]) -> int:
-    """Return the child of a heading that says that no more is known; the heading, if there is none.
-
-    It has the heading's name, or all its words, says what is unspecified, and adds nothing before and least after it.
-    """
-    name = _HEADING_EXTRA.sub("", axes.without_unspecified(names[heading]))
-    plain = [
-        one for one in children if name in (axes.without_residual(names[one]), axes.without_unspecified(names[one]))
-    ]
-    if plain:
-        return next((one for one in reversed(plain) if names[one] == names[heading]), plain[0])
-    words = set(plain_words(name))
-    open_: dict[int, int] = {}
-    for child in children:
-        found, all_words = [*_NOT_SPECIFIED.finditer(names[child])], set(plain_words(names[child]))
-        is_more = len(found) > len(_NOT_SPECIFIED.findall(names[heading])) and words <= all_words
-        if is_more and set(plain_words(names[child][: found[0].start()])) <= words:
-            open_[child] = len(all_words - words)
-    least = [child for child, extra in open_.items() if extra == min(open_.values())]
-    return least[0] if len(least) == 1 else heading
 
 
 def _distinct_strings(string: NDArray[np.int64], starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:

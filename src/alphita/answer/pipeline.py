@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.answer.candidates import MAX_CONCEPTS, CandidateTable, assigned_concepts, collect, requests_of, sides_of
+from alphita.answer.assigned import assigned_concepts, sides_of
+from alphita.answer.candidates import MAX_CONCEPTS, CandidateTable, collect, requests_of
 from alphita.answer.features import Asked, Cosines, Definitions, Features, Featurizer
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import WHOLE, How, View
