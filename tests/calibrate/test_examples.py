@@ -468,7 +468,6 @@ def test_columns_are_found_by_name_in_any_order(tmp_path):
             "mention,id\na,T:1\n",
             ["has no column 'concept_id'", "value 'mention, id'", "needs the columns mention, concept_id"],
         ),
-        ("mention;concept_id\na;T:1\n", ["has no column 'mention'"]),
         ("", ["the file is empty"]),
         ("mention,concept_id\n", ["holds no labelled mention"]),
         ("mention,concept_id\na,T:1\n,T:2\n", ["x.csv:3:", "'mention'", "a row without a value"]),
