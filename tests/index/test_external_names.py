@@ -205,6 +205,31 @@ def test_xrefs_of_the_terminology_count_and_a_source_has_exact_names_of_live_con
     assert list(sources.names.select("id", "name").iter_rows()) == [("X:1", "Febrile convulsion"), ("X:1", "Fit")]
 
 
+CONCEPTS = """concept_id concept_name domain_id vocabulary_id concept_class_id standard_concept concept_code
+1 Headache Condition SNOMED Disorder S 25064002
+2 Headache Condition ICD10CM code  R51
+3 Cough Condition ICD10CM code  R05
+"""
+MAPS = "concept_id_1\tconcept_id_2\trelationship_id\tvalid_start_date\tvalid_end_date\tinvalid_reason\n"
+
+
+def test_of_two_of_omops_concepts_with_one_name_the_standard_one_gets_the_names_of_others(tmp_path):
+    athena = tmp_path / "athena"
+    athena.mkdir()
+    first, *rows = [line.replace(" ", "\t") for line in CONCEPTS.splitlines()]
+    dates = "valid_start_date\tvalid_end_date\tinvalid_reason"
+    lines = [f"{first}\t{dates}", *(f"{row}\t19700101\t20991231\t" for row in rows)]
+    (athena / "CONCEPT.csv").write_text("\n".join([*lines, ""]))
+    (athena / "CONCEPT_RELATIONSHIP.csv").write_text(f"{MAPS}2\t1\tMaps to\t19700101\t20991231\t\n")
+    other = external_names.sources_of(
+        load_terminology(terminology_of(table(tmp_path / "other.csv", "M:1,Headache M:1,Cefalea M:2,Cough M:2,Tosse")))
+    )
+    terms = load_terminology(terminology_of(athena))
+    index = build(terms, HashEncoder(), tmp_path / "omop.index", enrichment=Enrichment(other, None, "no"))
+    lent = {(concept, name) for concept, name, *_ in external(index)}
+    assert lent == {("SNOMEDCT:25064002", "Cefalea"), ("ICD10CM:R05", "Tosse")}
+
+
 def test_names_of_a_code_index_may_be_opposites(tmp_path):
     indexed(tmp_path, "X:1,Chronic_bronchitis X:2,Fever", BRONCHITIS)
     sources = external_names.sources_of(load_terminology(terminology_of(tmp_path / "other.csv")))

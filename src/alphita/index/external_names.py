@@ -198,7 +198,7 @@ def find(content: Content, terminology: Terminology, sources: NameSources, rules
     borrowed = borrowed.join(own.select("key").unique(), on="key", how="anti", maintain_order="left")
     is_short = _are_short(borrowed["name"]) & (borrowed["source"] != REVIEWED)
     short = borrowed.filter(is_short)
-    borrowed = borrowed.filter(~is_short).filter(pl.col("concept").n_unique().over("key") == 1)
+    borrowed = _of_standard(borrowed.filter(~is_short), content).filter(pl.col("concept").n_unique().over("key") == 1)
     borrowed = _adding(_not_told_apart(borrowed, own, offered), own)
     report = {
         "hash": sources.hash,
@@ -213,6 +213,19 @@ def find(content: Content, terminology: Terminology, sources: NameSources, rules
     short_forms = list(short.select("name", "via", "source").iter_rows())
     columns = ("concept", "key", "name", "source", "language", "scope", "via")
     return ExternalNames(borrowed.select(columns), short_forms, report)
+
+
+def _mapped(content: Content) -> pl.Series:
+    """Return the concepts whose names lead to others too, as those of OMOP's non-standard ones."""
+    ids = pc.drop_null(pc.unique(content.terms.column("retired_concept").cast(pa.large_string())))
+    places = pc.index_in(content.concepts.table.column("id").cast(pa.large_string()), value_set=ids)
+    return pl.Series(np.flatnonzero(pc.is_valid(places).to_numpy(zero_copy_only=False)), dtype=pl.Int32)
+
+
+def _of_standard(borrowed: pl.DataFrame, content: Content) -> pl.DataFrame:
+    """Leave out the names of concepts that map to others, where another concept has the same name."""
+    is_mapped = pl.col("concept").is_in(_mapped(content).implode())
+    return borrowed.filter(~is_mapped | is_mapped.all().over("key"))
 
 
 def _gave(
@@ -266,8 +279,10 @@ def _links(
     long = exact.filter(~_are_short(exact["name"]))
     # An entry leads only to what is called so first: "antra" is no drug.
     named = long.join(leading, on="key", how="inner").filter(~pl.col("entry") | pl.col("first")).drop("entry")
+    is_mapped = pl.col("concept").is_in(_mapped(content).implode())
+    strengths = (is_mapped.not_(), pl.col("first"), pl.col("standing") == 0)
     named = named.with_columns(
-        strength=2 * pl.col("first").cast(pl.Int8) + (pl.col("standing") == 0).cast(pl.Int8)
+        strength=pl.sum_horizontal(weight * one.cast(pl.Int8) for weight, one in zip((4, 2, 1), strengths, strict=True))
     ).sort("concept", "strength", descending=[False, True], maintain_order=True)
     shared = pl.len().over("concept", "source", "id").alias("shared")
     named = named.with_columns(shared).unique(["concept", "source", "id"], keep="first", maintain_order=True)
