@@ -215,16 +215,14 @@ def find(content: Content, terminology: Terminology, sources: NameSources, rules
     return ExternalNames(borrowed.select(columns), short_forms, report)
 
 
-def _mapped(content: Content) -> pl.Series:
-    """Return the concepts whose names lead to others too, as those of OMOP's non-standard ones."""
-    ids = pc.drop_null(pc.unique(content.terms.column("retired_concept").cast(pa.large_string())))
-    places = pc.index_in(content.concepts.table.column("id").cast(pa.large_string()), value_set=ids)
-    return pl.Series(np.flatnonzero(pc.is_valid(places).to_numpy(zero_copy_only=False)), dtype=pl.Int32)
+def _is_mapped(content: Content) -> pl.Expr:
+    """Whether a concept is one of OMOP's that map to others."""
+    return pl.col("concept").is_in(pl.Series(np.unique(content.maps_to[0]), dtype=pl.Int32).implode())
 
 
 def _of_standard(borrowed: pl.DataFrame, content: Content) -> pl.DataFrame:
     """Leave out the names of concepts that map to others, where another concept has the same name."""
-    is_mapped = pl.col("concept").is_in(_mapped(content).implode())
+    is_mapped = _is_mapped(content)
     return borrowed.filter(~is_mapped | is_mapped.all().over("key"))
 
 
@@ -279,8 +277,7 @@ def _links(
     long = exact.filter(~_are_short(exact["name"]))
     # An entry leads only to what is called so first: "antra" is no drug.
     named = long.join(leading, on="key", how="inner").filter(~pl.col("entry") | pl.col("first")).drop("entry")
-    is_mapped = pl.col("concept").is_in(_mapped(content).implode())
-    strengths = (is_mapped.not_(), pl.col("first"), pl.col("standing") == 0)
+    strengths = (~_is_mapped(content), pl.col("first"), pl.col("standing") == 0)
     named = named.with_columns(
         strength=pl.sum_horizontal(weight * one.cast(pl.Int8) for weight, one in zip((4, 2, 1), strengths, strict=True))
     ).sort("concept", "strength", descending=[False, True], maintain_order=True)
