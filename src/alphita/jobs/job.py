@@ -7,14 +7,12 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita import artefact
@@ -26,7 +24,7 @@ from alphita.index.store import Index
 from alphita.jobs.answers import Memory
 from alphita.jobs.parts import Chunk, Parts, beside
 from alphita.jobs.reading import COLUMN_OPTIONS, STDIN, MentionFile
-from alphita.mappings.formats import Header, TargetInfo, chosen
+from alphita.mappings.formats import Header, chosen
 from alphita.mappings.record import COLUMNS, OMOP, REVIEW, REVIEWED, bare
 from alphita.options import Restart
 from alphita.terminology.prefixes import canonical
@@ -145,7 +143,7 @@ def header_of(normalizer: Normalizer, job: Job, date: str) -> Header:
         date=date,
         sources=versions | dict(job.header.sources),
         target_system=job.header.target_system or normalizer.target or _only_prefix(normalizer.index),
-        target_info=job.header.target_info or _omop(normalizer),
+        target_info=job.header.target_info or normalizer.omop.targets(),
         **_errors(normalizer),
     )
 
@@ -175,26 +173,6 @@ def _only_prefix(index: Index) -> str:
     """Return the prefix of the index's concepts, if all are of one; the first ten thousand are looked at."""
     prefixes = {curie.partition(":")[0] for curie in index.segment.concepts.column("id").slice(0, 10_000).to_pylist()}
     return prefixes.pop() if len(prefixes) == 1 else ""
-
-
-def _omop(normalizer: Normalizer) -> Callable[[str], TargetInfo | None] | None:
-    """Return what looks up OMOP's facts of a concept; None for an index of no OMOP vocabularies."""
-    if not normalizer.omop.known:
-        return None
-
-    # Where no concept is a standard one, it was not told which are.
-    standard = normalizer.index.segment.concepts.column("standard").cast(pa.string())
-    is_known = bool(pc.any(pc.equal(standard, "S")).as_py())
-
-    @cache
-    def found(concept_id: str) -> TargetInfo | None:
-        facts = normalizer.omop.of_id(concept_id)
-        if facts.omop_concept_id is None:
-            return None
-        is_standard = facts.standard_concept == "S" if is_known else None
-        return TargetInfo(facts.omop_concept_id, facts.domain_id or "", facts.vocabulary_id or "", is_standard)
-
-    return found
 
 
 def check(normalizer: Normalizer, job: Job, writer: ModuleType, restart: Restart) -> None:

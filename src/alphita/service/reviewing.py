@@ -26,6 +26,7 @@ from starlette.requests import ClientDisconnect
 
 from alphita import __version__, apart, drafts, registry
 from alphita.answer.normalizer import Normalizer
+from alphita.answer.omop import OmopConcepts
 from alphita.errors import Rejects
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
@@ -546,7 +547,7 @@ async def _run(job: Job, body: bytes, request: Request) -> dict[str, Any]:
 
 def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
     """Add the export of a project; an index of OMOP vocabularies knows OMOP's numbers."""
-    targets = review_files.omop_of(index)
+    targets = OmopConcepts(index).targets(replaced=False)
 
     @routes.get("/projects/{name}/export", summary="Export", responses=documented(404, 422), response_class=Response)
     def exported(
