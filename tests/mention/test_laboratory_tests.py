@@ -212,11 +212,10 @@ def test_omop_vocabularies_are_read_by_name_and_by_relation():
     }
     terminology = SmallTerminology([(f"LOINC:{row}-0", name, "exact") for row, name in enumerate([*axes, "Bld"])])
     types = pa.table({"concept": [0, 1], "semantic_type": ["Lab Test"] * 2, "code": ["concept_class_id"] * 2})
-    terminology.side_table = lambda name: types if name == "semantic_types" else pa.table({})
     terminology.concept_sources = pa.array(["LOINC"] * 3)
     terminology.concept_names = pa.array(terminology.concept_names)
     terminology.relation_labels, terminology.triples = ["has_system"], np.array([[0, 0, 2], [1, 0, 2]], np.int32)
-    found = laboratory.columns(terminology, np.arange(3))
+    found = laboratory.columns(terminology, np.arange(3), pa.table({}), types)
     assert list(zip(found["property"].to_pylist(), found["system"].to_pylist(), strict=True)) == [
         *axes.values(),
         (None, None),
