@@ -69,13 +69,14 @@ def _values(properties: pa.Table, name: str) -> dict[int, str]:
 def _of_omop(terminology: Terminology, types: pa.Table) -> dict[int, Axes]:
     """Return the axes of LOINC's tests in OMOP vocabularies: by name, or by relation where the name does not tell."""
     is_test = pc.is_in(types.column("semantic_type").cast(pa.string()), value_set=pa.array(TEST_CLASSES))
-    rows = np.unique(types.filter(is_test).column("concept").to_numpy())
+    if not len(rows := np.unique(types.filter(is_test).column("concept").to_numpy())):
+        return {}
     sources = terminology.concept_sources.take(pa.array(rows)).to_pylist()
     names = terminology.concept_names.take(pa.array(rows)).to_pylist()
     of_row = zip(rows.tolist(), sources, names, strict=True)
     axes = {row: from_name(name) for row, source, name in of_row if source == LOINC}
     for field, (_, relation) in FIELDS.items():
-        if axes and relation in terminology.relation_labels:
+        if relation in terminology.relation_labels:
             triples = np.asarray(terminology.triples)
             triples = triples[triples[:, 1] == terminology.relation_labels.index(relation)]
             for head, _, tail in triples.tolist():

@@ -179,8 +179,8 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
     settings = replace(
         given,
         index=everywhere(given.index),
-        calibration=given.calibration and everywhere(given.calibration),
-        abbreviations=given.abbreviations and everywhere(given.abbreviations),
+        calibration=given.calibration and everywhere(str(given.calibration)),
+        abbreviations=given.abbreviations and everywhere(str(given.abbreviations)),
         memory=None,
     )
     source, out = Place(everywhere(shards.input)), Place(everywhere(shards.out))

@@ -276,10 +276,14 @@ class Summary:
         normalizer: Normalizer,
         *,
         lost: Mapping[str, int] | None = None,
-        rejects: str | None = None,
-        audit: str | None = None,
+        **files: Path | str | None,
     ) -> Summary:
-        """Return the summary of the counts of all rows; `start` is when this run began, by `time.monotonic`."""
+        """Return the summary of the counts of all rows.
+
+        Args:
+            start: when this run began, by `time.monotonic`.
+            files: `rejects` and `audit`, as far as they were written.
+        """
         calibration = normalizer.calibration
         rows, seconds = rows_of(counts), time.monotonic() - start
         counted: dict[str, Any] = {name: counts.get(name, 0) for name in (*OUTCOMES, NO_CODE, UNWRITTEN)}
@@ -292,8 +296,8 @@ class Summary:
             seconds=round(seconds, 3),
             rows_per_second=round((rows - resumed) / max(seconds, 1e-9), 1),
             out=out,
-            rejects=rejects,
-            audit=audit,
+            rejects=None if (rejects := files.get("rejects")) is None else str(rejects),
+            audit=None if (audit := files.get("audit")) is None else str(audit),
             lost=dict(lost or {}),
             learned=normalizer.index.learned,
             **_errors(normalizer),
@@ -303,22 +307,13 @@ class Summary:
 
     @classmethod
     def of_chunks(
-        cls,
-        chunks: Iterable[Chunk],
-        resumed: int,
-        start: float,
-        out: str,
-        normalizer: Normalizer,
-        *,
-        rejects: Path | None = None,
-        audit: Path | None = None,
+        cls, chunks: Iterable[Chunk], resumed: int, start: float, out: str, normalizer: Normalizer, **files: Path | None
     ) -> Summary:
         total: Counter[str] = Counter()
         lost: Counter[str] = Counter()
         for chunk in chunks:
             total.update(chunk.counts)
             lost.update(chunk.lost)
-        files = {name: str(path) for name, path in {"rejects": rejects, "audit": audit}.items() if path is not None}
         return cls.of(total, resumed, start, out, normalizer, lost=dict((+lost).most_common()), **files)
 
 
