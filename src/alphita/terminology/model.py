@@ -55,13 +55,9 @@ CONSIDER = "consider"
 # Spellings of synonym types in the wild -> the word used here. Anything else is kept, in snake_case.
 TERM_TYPES = {
     "plural_form": "plural",
-    "layperson_term": "layperson",
-    "layperson_synonym": "layperson",
-    "lay_term": "layperson",
+    **dict.fromkeys(("layperson_term", "layperson_synonym", "lay_term"), "layperson"),
     "uk_spelling_synonym": "uk_spelling",
-    "obsolete_synonym": "obsolete",
-    "discarded_obsoleted_synonym": "obsolete",
-    "deprecated": "obsolete",
+    **dict.fromkeys(("obsolete_synonym", "discarded_obsoleted_synonym", "deprecated"), "obsolete"),
 }
 
 _REQUIRED = object()
