@@ -183,15 +183,11 @@ class Memory:
             return None
         why = ", ".join(filter(None, (f"reviewed: {decision.kind} by {decision.reviewer}", decision.at)))
         values = dict(zip(OMOP, omop_cells(omop and omop(decision.concept_id)), strict=True)) | {
-            "concept_id": decision.concept_id,
-            "concept_name": decision.concept_name,
-            "relation": decision.relation,
-            "decision": REVIEWED,
-            "method": REVIEWED,
+            **{name: getattr(decision, name) for name in ("concept_id", "concept_name", "relation", "reviewer")},
+            **dict.fromkeys(("decision", "method"), REVIEWED),
             "explanation": why if explain else None,
             "status": "approved",
             "mapping_type": "maps_to",
-            "reviewer": decision.reviewer,
             "reviewed_at": decision.at or None,
             "comment": decision.comment or None,
         }

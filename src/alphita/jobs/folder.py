@@ -186,9 +186,8 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
     source, out = Place(everywhere(shards.input)), Place(everywhere(shards.out))
     files = input_files(source, out)
     settings = replace(settings, column=settings.column or _only_column(files[0]))
-    columns = Columns(
-        settings.column, shards.code, settings.context, settings.language, shards.frequency, settings.domain
-    )
+    asked = {name: getattr(settings, name) for name in ("context", "language", "domain")}
+    columns = Columns(settings.column, code=shards.code, frequency=shards.frequency, **asked)
     files_of_input = sources(files, columns)
     normalizer = opened(settings)
     parts = tuple(cut(files_of_input, shards.part_rows))

@@ -270,10 +270,11 @@ class Spec:
             "the store of reviews": self.mappings,
         }
         header = replace(self.header, prefixes=prefixes_of(self.prefixes))
-        same: dict[str, Any] = {name: getattr(self, name) for name in ("split", "audit", "audit_out", "report")}
-        same |= {"memory": self.memory(), "domains": self.domains(), "explain": self.explaining, "header": header}
         reads = {what: path for what, path in read.items() if path is not None}
-        return Job(self.mention_file(), self.output, self.format, self.top, self.private, reads=reads, **same)
+        how: dict[str, Any] = {"split": self.split, "explain": self.explaining, "header": header}
+        how |= {"audit": self.audit, "audit_out": self.audit_out, "report": self.report, "reads": reads}
+        how |= {"memory": self.memory(), "domains": self.domains()}
+        return Job(self.mention_file(), self.output, self.format, self.top, self.private, **how)
 
     def normalizer(self, index: Index) -> Normalizer:
         from alphita.answer.normalizer import Normalizer
