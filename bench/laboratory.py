@@ -68,7 +68,8 @@ def terminology(rows: pl.DataFrame, folder: Path) -> Path:
 
 def answers(normalizer: Normalizer, path: Path, rows: pl.DataFrame, given: tuple[str, ...]) -> pl.DataFrame:
     """Answer the items, with the given columns: one row each, with what `FIGURES` needs."""
-    table = MentionFile(path, column="label", **{name: COLUMNS[name] for name in given})
+    further: dict[str, Any] = {name: COLUMNS[name] for name in given}
+    table = MentionFile(path, column="label", **further)
     results = normalizer.normalize([row.asked for row in table.rows()], top_k=TOP_K, explain=True)
     found = []
     for gold, result in zip(rows[CODE].to_list(), results, strict=True):

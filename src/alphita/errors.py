@@ -61,23 +61,11 @@ class InputError(AlphitaError):
             value: the offending value; cut to 80 characters when shown.
             remedy: what would be right, or the command to run.
         """
-        self.problem, self.file, self.line, self.field, self.value, self.remedy = (
-            problem,
-            file,
-            line,
-            field,
-            value,
-            remedy,
-        )
+        self.problem, self.file, self.line = problem, file, line
+        self.field, self.value, self.remedy = field, value, remedy
         where = ":".join(str(part) for part in (file, line) if part is not None)
-        what = "".join(
-            [
-                f" (field {field!r}" if field is not None else "",
-                (", " if field is not None else " (") + f"value {shorten(value)!r}" if value is not None else "",
-                ")" if field is not None or value is not None else "",
-            ]
-        )
-        message = (f"{where}: " if where else "") + problem + what
+        what = [f"field {field!r}"] * (field is not None) + [f"value {shorten(value)!r}"] * (value is not None)
+        message = (f"{where}: " if where else "") + problem + (f" ({', '.join(what)})" if what else "")
         super().__init__(message + (f"; {remedy}" if remedy else ""))
 
 

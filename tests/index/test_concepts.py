@@ -15,7 +15,8 @@ from alphita.errors import InputError, Rejects
 from alphita.index.concepts import MAPS_TO, mapped, replacements
 from alphita.index.segment import RETIRED_STANDING
 from alphita.index.store import Index, build
-from alphita.mappings.record import NO_OMOP
+from alphita.mappings.formats import TargetInfo
+from alphita.mappings.record import OmopConcept
 from alphita.terminology.loaders import obo
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology, save
@@ -202,9 +203,12 @@ def test_omop_columns(make):
     assert shown["T:3"] == (None, "SNOMED", None, None, None)
     assert ids_of(index, index.concept_rows(["OMOP:77", "OMOP:5"])) == ["T:2", "T:1"]
     omop = OmopConcepts(index)
-    assert omop.of_id("OMOP:4029498") == (4029498, "1", "SNOMED", "Condition", "Disorder", "S")
-    assert omop.of_id("T:2") == (77, "OMOP1", "RxNorm Extension", "Condition", None, None)
-    assert omop.of_id("T:3") == omop.of_id("T:99") == omop.of_id(None) == NO_OMOP
+    assert omop.of_id("OMOP:4029498") == OmopConcept(4029498, "1", "SNOMED", "Condition", "Disorder", "S")
+    assert omop.of_id("T:2") == OmopConcept(77, "OMOP1", "RxNorm Extension", "Condition", None, None)
+    assert omop.of_id("T:3") is omop.of_id("T:99") is omop.of_id(None) is None
+    of_any, of_own = omop.targets(), omop.targets(replaced=False)
+    assert of_any("OMOP:5") == of_own("T:1") == TargetInfo(4029498, "Condition", "SNOMED", True)
+    assert of_own("OMOP:5") is None
 
 
 def mapping_tables() -> Tables:

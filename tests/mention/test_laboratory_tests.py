@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from alphita import textio
 from alphita.answer.normalizer import Normalizer
 from alphita.index import laboratory
 from alphita.index.store import build
@@ -40,29 +41,7 @@ TESTS = {
     "Lantern Ab [Units/volume] in Serum": 83,
     "Wick time in Platelet poor plasma": 84,
 }
-CASES = [
-    ("Creatinine", "Serum", "umol/L", "Creatinine [Moles/volume] in Serum or Plasma", ""),
-    ("Creatinine", "Serum", "mg/dL", "Creatinine [Mass/volume] in Serum or Plasma", ""),
-    ("CREAT", "serum", "µmol/l", "Creatinine [Moles/volume] in Serum or Plasma", ""),
-    ("Kreatinin", "Harn", "mg/dl", "Creatinine [Mass/volume] in Urine", ""),
-    ("Creatinine, Urine", "", "mg/dL", "Creatinine [Mass/volume] in Urine", ""),
-    ("24 hr Creatinine", "Urine", "", "Creatinine [Mass/time] in 24 hour Urine", ""),
-    ("Creatinine", "Urine", "g/24h", "Creatinine [Mass/time] in 24 hour Urine", ""),
-    ("Creatinine, Whole Blood", "Blood", "mg/dL", "Creatinine [Mass/volume] in Blood", ""),
-    ("Creatinine", "Blood", "mg/dL", "Creatinine [Mass/volume] in Serum or Plasma", OF_BLOOD),
-    ("Creatinine", "", "", "Creatinine [Mass/volume] in Serum or Plasma", USUAL),
-    ("White Blood Cells", "", "", "Leukocytes [#/volume] in Blood by Automated count", USUAL),
-    ("WBC", "CSF", "/uL", "Leukocytes [#/volume] in Cerebral spinal fluid", ""),
-    ("Leukocytes, manual", "Blood", "K/uL", "Leukocytes [#/volume] in Blood by Automated count", USUAL),
-    ("Plasma cells", "Blood", "%", "Plasma cells/100 leukocytes in Blood", ""),
-    ("Total glowin", "Pleural", "mg/dL", "Glowin.total [Mass/volume] in Body fluid", WIDER),
-    ("Lantern Antibody", "Blood", "N/A", "Lantern Ab [Presence] in Serum", ""),
-    ("Lantern Antibody", "Blood", "IU/mL", "Lantern Ab [Units/volume] in Serum", ""),
-    ("wick time", "", "", "Wick time in Platelet poor plasma", ""),
-    ("Creatinine", "Stool", "mg/dL", "Creatinine [Mass/volume] in Serum or Plasma", None),
-    ("Creatinine", "Serum", "sec", "Creatinine [Mass/volume] in Serum or Plasma", None),
-    ("Lantern", "", "", None, ""),
-]
+DOUBTS = {"": "", "USUAL": USUAL, "OF_BLOOD": OF_BLOOD, "WIDER": WIDER}
 
 
 def columns(tests):
@@ -77,26 +56,21 @@ def concepts(tests):
     return pa.table({"id": ids, "name": pa.array(list(tests)), **columns(tests)})
 
 
-@pytest.mark.parametrize(("label", "specimen", "unit", "name", "doubt"), CASES)
-def test_labels(label, specimen, unit, name, doubt):
-    found = LaboratoryTests(concepts(TESTS)).read(*parted(with_measurement(label, specimen, unit)))
-    if name is None:
-        assert not found.said.usual
-    else:
-        assert list(TESTS)[found.said.usual[0]] == name
+@pytest.mark.parametrize("row", textio.packaged(__package__, "laboratory_labels.tsv"), ids=lambda row: row["label"])
+def test_labels(row):
+    """A label names a test and may be doubted; "conflict" where none agrees, no name where none is meant."""
+    name = row["name"]
+    measured = with_measurement(row["label"], row["specimen"], row["unit"])
+    found = LaboratoryTests(concepts(TESTS)).read(*parted(measured))
+    assert [list(TESTS)[place] for place in found.said.usual[:1]] == [name] * bool(name)
+    if name:
         assert (found.readings[0].string, found.readings[0].decided) == (name.lower(), True)
-        if doubt is None:
-            assert found.said.conflicts(from_name(name))
-        else:
-            assert found.doubt == doubt
+        is_doubt = bool(found.said.conflicts(from_name(name))) if row["doubt"] == "conflict" else found.doubt
+        assert is_doubt == DOUBTS.get(row["doubt"], True)
 
 
 def test_without_ranks_no_method_comes_first_and_serum_before_blood():
-    names = [
-        "Glowin [Mass/volume] in Blood",
-        "Glowin [Mass/volume] in Serum or Plasma by Lamp",
-        "Glowin [Mass/volume] in Serum or Plasma",
-    ]
+    names = [f"Glowin [Mass/volume] in {rest}" for rest in ("Blood", "Serum or Plasma by Lamp", "Serum or Plasma")]
     said = LaboratoryTests(concepts(dict.fromkeys(names))).read("Glowin", "", "").said
     assert said.usual == (2, 0, 1)
 
@@ -177,13 +151,8 @@ def release(name):
 
 
 def test_specimen_and_unit_decide_between_candidates(normalizer):
-    mentions = [
-        "Creatinine [Serum; umol/L]",
-        "Creatinine [Urine; mg/dL]",
-        "Creatinine",
-        "Creatinine [Stool]",
-        "Plasma cells",
-    ]
+    mentions = [f"Creatinine{rest}" for rest in (" [Serum; umol/L]", " [Urine; mg/dL]", "", " [Stool]")]
+    mentions += ["Plasma cells"]
     moles, urine, bare, stool, cells = normalizer.normalize(mentions, top_k=3, explain=True)
     names = list(TESTS)
     assert (moles.concept_name, moles.decision) == (names[0], "accept")
@@ -198,11 +167,8 @@ def test_specimen_and_unit_decide_between_candidates(normalizer):
 
 def test_a_name_of_a_test_is_answered_by_it(normalizer):
     (found,) = normalizer.normalize(["Creatinine [Mass/volume] in Blood"])
-    assert (found.concept_name, found.method, found.decision) == (
-        "Creatinine [Mass/volume] in Blood",
-        "exact",
-        "accept",
-    )
+    expected = ("Creatinine [Mass/volume] in Blood", "exact", "accept")
+    assert (found.concept_name, found.method, found.decision) == expected
 
 
 def test_omop_vocabularies_are_read_by_name_and_by_relation():
@@ -212,13 +178,10 @@ def test_omop_vocabularies_are_read_by_name_and_by_relation():
     }
     terminology = SmallTerminology([(f"LOINC:{row}-0", name, "exact") for row, name in enumerate([*axes, "Bld"])])
     types = pa.table({"concept": [0, 1], "semantic_type": ["Lab Test"] * 2, "code": ["concept_class_id"] * 2})
-    terminology.side_table = lambda name: types if name == "semantic_types" else pa.table({})
     terminology.concept_sources = pa.array(["LOINC"] * 3)
     terminology.concept_names = pa.array(terminology.concept_names)
     terminology.relation_labels, terminology.triples = ["has_system"], np.array([[0, 0, 2], [1, 0, 2]], np.int32)
-    found = laboratory.columns(terminology, np.arange(3))
-    assert list(zip(found["property"].to_pylist(), found["system"].to_pylist(), strict=True)) == [
-        *axes.values(),
-        (None, None),
-    ]
+    found = laboratory.columns(terminology, np.arange(3), pa.table({}), types)
+    known = list(zip(found["property"].to_pylist(), found["system"].to_pylist(), strict=True))
+    assert known == [*axes.values(), (None, None)]
     assert found["test_rank"].to_pylist() == [None] * 3

@@ -6,11 +6,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from alphita.answer.normalizer import Normalizer
+from alphita.answer.omop import OmopConcepts
 from alphita.errors import Rejects
-from alphita.index.omop_facts import OmopFacts, omop_facts
 from alphita.index.store import build
 from alphita.jobs.spec import Concepts
-from alphita.mappings.record import bare
+from alphita.mappings.record import OmopConcept, bare
 from alphita.review.records import ReviewRow
 from alphita.review.store import ReviewStore
 from alphita.service import review_files
@@ -93,9 +93,9 @@ def test_what_surrounds_a_concept(index):
     assert [one.name for one in find_concept("SNOMEDCT:902", index, None).parents] == ["Wobbly leg"]
     assert [one.omop.domain_id for one in find_concept("OMOP:4", index, None).maps_to] == ["Condition", "Observation"]
     rows = index.concept_rows(["OMOP:6", "OMOP:4"]).tolist()
-    assert omop_facts(index.segment, rows) == [
-        OmopFacts(6, "M09", "ATC", "Drug", "ATC 2nd", "C"),
-        OmopFacts(4, "W19.1", "ICD10CM", "Condition", "4-char billing code", ""),
+    assert OmopConcepts(index).of_rows(rows) == [
+        OmopConcept(6, "M09", "ATC", "Drug", "ATC 2nd", "C"),
+        OmopConcept(4, "W19.1", "ICD10CM", "Condition", "4-char billing code", None),
     ]
 
 

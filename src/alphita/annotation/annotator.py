@@ -101,20 +101,9 @@ class Annotator:
                 standing = settle([candidate for candidate in candidates if self._is_kept(candidate)])
                 mentions = [piece for candidate in standing for piece in candidate.pieces]
                 for candidate in standing:
-                    annotation = Annotation(
-                        candidate.start,
-                        candidate.end,
-                        lines.text[candidate.start : candidate.end],
-                        candidate.pieces,
-                        candidate.concept_id,
-                        candidate.concept_name,
-                        candidate.matched_term,
-                        candidate.confidence,
-                        candidate.decision,
-                        candidate.method,
-                        contexts.of(place, candidate.pieces, mentions),
-                        modifiers_of(sentence.sentence, candidate.start, candidate.end),
-                    )
+                    start, end, pieces = candidate.start, candidate.end, candidate.pieces
+                    said = contexts.of(place, pieces, mentions), modifiers_of(sentence.sentence, start, end)
+                    annotation = Annotation(start, end, lines.text[start:end], pieces, *candidate[2:8], *said)
                     annotations.append(lines.given_annotation(annotation))
             annotated.append(Annotated(document, tuple(annotations)))
         return annotated
@@ -324,6 +313,7 @@ class Candidate(NamedTuple):
 
     pieces: tuple[Place, ...]
     asked: str
+    # From here to `method` as an `Annotation` has them.
     concept_id: str
     concept_name: str
     matched_term: str

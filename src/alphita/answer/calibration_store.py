@@ -43,31 +43,14 @@ Assurance = Literal["certified", "estimated"]
 # The evidence for the best candidate: from the ranker, the candidate and the mention. A short mention that equals no
 # term is more often an abbreviation than a misspelling.
 OF_CANDIDATE = (
-    "equal",
-    "cosine",
-    "letters",
-    "edit_ratio",
-    "words_of_mention_in_term",
-    "words_of_term_in_mention",
-    "borrowed_term",
-    "homonyms",
-    "expanded",
-    "meant_otherwise",
-    "only_in_mention",
-    "only_in_term",
-    "preferred_cosine",
-    "preferred_cosine_behind_best",
+    *("equal", "cosine", "letters", "edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention"),
+    *("borrowed_term", "homonyms", "expanded", "meant_otherwise", "only_in_mention", "only_in_term"),
+    *("preferred_cosine", "preferred_cosine_behind_best"),
 )
 OF_MENTION = ("characters", "known_words", "named_elsewhere", "other_words")
 EVIDENCE = (
-    "log_probability",
-    "log_odds_to_second",
-    "log_odds_to_nil",
-    "log_odds_of_nil",
-    *OF_CANDIDATE,
-    *OF_MENTION,
-    "short_and_not_equal",
-    "log_expansion_share",
+    *("log_probability", "log_odds_to_second", "log_odds_to_nil", "log_odds_of_nil"),
+    *(*OF_CANDIDATE, *OF_MENTION, "short_and_not_equal", "log_expansion_share"),
 )
 # Rarer meanings of a short form count as this rare.
 MIN_SHARE = 0.02

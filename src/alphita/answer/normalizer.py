@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from collections.abc import Mapping as AnyMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -183,10 +183,7 @@ class Normalizer:
         Args:
             texts: all mentions and contexts of an input.
         """
-        if self.abbreviations is not None:
-            self.abbreviations = _fresh(self.abbreviations)
-            self.abbreviations.learn(texts)
-            self._read_with(self.abbreviations)
+        self._learn(lambda abbreviations: abbreviations.learn(texts))
 
     def prepare_counted(self, definitions: Iterable[tuple[str, str, int]]) -> None:
         """Learn as `prepare` does, from definitions that were already extracted.
@@ -194,14 +191,14 @@ class Normalizer:
         Args:
             definitions: short form, long form and count, in the order in which they were found.
         """
+        self._learn(lambda abbreviations: abbreviations.learn_counted(definitions))
+
+    def _learn(self, learn: Callable[[Abbreviations], object]) -> None:
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)
-            self.abbreviations.learn_counted(definitions)
-            self._read_with(self.abbreviations)
-
-    def _read_with(self, abbreviations: Abbreviations) -> None:
-        for one in (self, *self._of_types.values()):
-            one._pipeline.reader.abbreviations = abbreviations
+            learn(self.abbreviations)
+            for one in (self, *self._of_types.values()):
+                one._pipeline.reader.abbreviations = self.abbreviations
 
     @property
     def types(self) -> list[str]:
@@ -255,10 +252,9 @@ class Normalizer:
         """
         _check(mentions, top_k, contexts=contexts, languages=languages, types=types)
         nothing: list[str | None] = [None] * len(mentions)
-        if types is not None and any(types):
-            columns = [mentions, contexts or nothing, languages or nothing]
-            return self._by_type(list(zip(*columns, strict=True)), types, top_k, explain)
         rows = list(zip(mentions, contexts or nothing, languages or nothing, strict=True))
+        if types is not None and any(types):
+            return self._by_type(rows, types, top_k, explain)
         if len(rows) <= MENTIONS_AT_ONCE:
             return self._normalized(rows, top_k, explain)
         distinct = list(dict.fromkeys(rows))

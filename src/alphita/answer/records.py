@@ -6,7 +6,7 @@ from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from alphita.mappings.record import NO_OMOP, OMOP, Decision, Mapping, Method, OmopConcept, Relation
+from alphita.mappings.record import OMOP, Decision, Mapping, Method, OmopConcept, Relation, omop_cells
 
 EXACT: Method = "exact"
 ABBREVIATION: Method = "abbreviation"
@@ -45,6 +45,7 @@ class Candidate:
         contradictions: how the mention and the matched term contradict each other.
         retired_concept: the retired concept whose term matched; `concept_id` is its replacement. In OMOP vocabularies,
             also the non-standard concept that maps to `concept_id`.
+        omop: what OMOP says of the concept; None if it does not have it.
         score: the score of the learned ranking; higher is better. Comparable only within one mention.
     """
 
@@ -63,7 +64,7 @@ class Candidate:
     contradictions: tuple[str, ...] = ()
     retired_concept: str | None = None
     score: float | None = None
-    omop: OmopConcept = NO_OMOP
+    omop: OmopConcept | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,19 +248,21 @@ def lines(
     is_nil = result.concept_id is None
     first = result.candidates[0] if result.candidates else _NOTHING
     shown = (first, *result.candidates) if is_nil else result.candidates
-    why = result.explanation
-    explanation = None if why is None else why.numbers() if explain == "numbers" else str(why)
+    given = result.explanation
+    explanation = None if given is None else given.numbers() if explain == "numbers" else str(given)
     mappings = []
     for rank, found in enumerate(shown[:top_k], 1):
         method = result.method if rank == 1 or not is_nil else NEAREST
         sure = (result.confidence, result.decision, method) if rank == 1 else (None, None, method)
         lists = found.routes, found.homonyms, found.contradictions
         routes, homonyms, contradictions = ("|".join(some) or None for some in lists)
-        answer = found.concept_id, found.concept_name, *found.omop, found.matched_term, found.similarity
+        answer = found.concept_id, found.concept_name, *omop_cells(found.omop), found.matched_term, found.similarity
         term = found.relation, found.scope, found.language, found.source, found.code, homonyms
-        rest = found.expansion, contradictions, found.retired_concept
-        cells = row, mention_code, result.mention, frequency, rank, *answer, *sure, routes, *term, *rest
-        mappings.append(Mapping(*cells, explanation=explanation if rank == 1 else None))
+        rest = found.expansion, contradictions, found.retired_concept, None, None
+        of_mention: tuple[Any, ...] = (row, mention_code, result.mention, frequency, rank)
+        mappings.append(
+            Mapping(*(*of_mention, *answer, *sure, routes, *term, *rest, explanation if rank == 1 else None))
+        )
     if is_nil:
         mappings[0] = replace(
             mappings[0],

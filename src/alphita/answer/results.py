@@ -249,7 +249,7 @@ class ResultBuilder:
         known = [self.index.concept(row) for row in concepts[:top_k]]
         ids = [one.id for one in known] if self.targets is None else self.targets.ids(np.array(concepts[:top_k]))
         exact: dict[str, Any] = {"routes": ("exact",), "relation": "exact", "contradictions": shared}
-        facts = self.omop.of_rows(pa.array(concepts[:top_k]))
+        facts = self.omop.of_rows(concepts[:top_k])
         candidates = tuple(
             Candidate(name, one.name, one.name, 1.0, source=one.source, omop=omop, **exact)
             for name, one, omop in zip(ids, known, facts, strict=True)
@@ -346,7 +346,7 @@ class ResultBuilder:
             kinds = ["broad" if broader else kind for broader, kind in zip(is_broader, kinds, strict=True)]
         clashes = [self._contradictions(scored, row, term) for row, term in zip(rows.tolist(), string, strict=True)]
         of_concept, of_term = (ids, names, string, numbers), (scope, language, source, code, homonyms)
-        omop = self.omop.of_rows(pa.array(table.concept[rows]))
+        omop = self.omop.of_rows(table.concept[rows])
         columns = *of_concept, *of_term, routes, kinds, read, clashes, retired, scores, omop
         return [Candidate(*cells) for cells in zip(*columns, strict=True)]
 

@@ -73,17 +73,11 @@ def option(of: type, name: str) -> Any:  # noqa: ANN401 - of typer, which tells 
 
 def _shown(field_: SpelledOption) -> Any:  # noqa: ANN401
     how = field_.option
+    shown: dict[str, Any] = {"metavar": how.metavar, "help": how.help}
     if how.positional:
-        return typer.Argument(metavar=how.metavar, help=how.help)
-    return typer.Option(
-        *field_.flags,
-        metavar=how.metavar,
-        help=how.help,
-        rich_help_panel=how.panel,
-        min=how.least,
-        max=how.most,
-        envvar=how.envvar,
-    )
+        return typer.Argument(**shown)
+    shown |= {"rich_help_panel": how.panel, "min": how.least, "max": how.most, "envvar": how.envvar}
+    return typer.Option(*field_.flags, **shown)
 
 
 def _parameter(field_: SpelledOption) -> inspect.Parameter:

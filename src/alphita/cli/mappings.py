@@ -91,13 +91,8 @@ def convert(spec: ConvertSpec) -> None:
 
 def _omop_facts(mappings: Sequence[Mapping]) -> dict[str, TargetInfo]:
     """Return what mappings themselves say of their targets, by CURIE."""
-    found = {}
-    for one in mappings:
-        if one.concept_id is not None and one.omop_concept_id is not None:
-            standard = one.standard_concept == "S"
-            known = one.domain_id or "", one.vocabulary_id or "", standard
-            found[one.concept_id] = TargetInfo(one.omop_concept_id, *known)
-    return found
+    every = ((one.concept_id, TargetInfo.of(one)) for one in mappings)
+    return {curie: info for curie, info in every if curie is not None and info is not None}
 
 
 class _Files(NamedTuple):

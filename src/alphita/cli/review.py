@@ -297,10 +297,10 @@ def _omop(spec: ExportSpec, store: ReviewStore) -> Callable[[str], TargetInfo | 
         return load_concepts(spec.writing.concepts, wanted).get
     if spec.index is None:
         return None
+    from alphita.answer.omop import OmopConcepts
     from alphita.index.store import Index
-    from alphita.service import review_files
 
-    known = review_files.omop_of(Index.open(spec.index))
+    known = OmopConcepts(Index.open(spec.index)).targets(replaced=False)
     if known is None:
         raise UsageError(f"{spec.index} is no index of OMOP vocabularies; give Athena's CONCEPT.csv by --concepts")
     return known

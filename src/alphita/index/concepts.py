@@ -109,7 +109,7 @@ def _table(terminology: Terminology, used: NDArray[np.int64], own: NDArray[np.in
     types = side(terminology, "semantic_types")
     columns["semantic_types"] = _list(types, "semantic_type", own, len(used))
     omop = _omop(terminology, columns, own, types) if sources is not None else {}
-    return pa.table(columns | omop | laboratory.columns(terminology, used))
+    return pa.table(columns | omop | laboratory.columns(terminology, used, side(terminology, "properties"), types))
 
 
 def _omop(

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from alphita.terminology.laboratory import Axes, from_name, property_code, system_code
+from alphita.terminology.laboratory import Axes, code_of, from_name
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -32,55 +32,45 @@ RANKS = ("common_test_rank", "common_order_rank")
 # The tests that only rank among those ordered follow those that rank among those performed.
 MAX_RANK = 1_000_000
 TEST_CLASSES = ("Lab Test", "Clinical Observation")
-CODES = {"property": property_code, "system": system_code}
 
 
-def columns(terminology: Terminology, used: NDArray[np.int64]) -> dict[str, pa.Array]:
+def columns(
+    terminology: Terminology, used: NDArray[np.int64], properties: pa.Table, types: pa.Table
+) -> dict[str, pa.Array]:
     """Return the columns of some concepts, (n,) their rows in the terminology; none if none is a test."""
-    properties = _properties(terminology, {name for name, _ in FIELDS.values()} | {*RANKS})
-    axes: dict[int, Axes] = {}
-    stated = {field: properties.get(name, {}) for field, (name, _) in FIELDS.items()}
-    for row in stated["component"]:
-        axes[row] = Axes(**{field: values.get(row, "") for field, values in stated.items()})
-    if not axes:
-        axes = _of_omop(terminology)
+    stated = {name: _values(properties, name) for name in (*(name for name, _ in FIELDS.values()), *RANKS)}
+    of_fields = {field: stated[name] for field, (name, _) in FIELDS.items()}
+    axes = {
+        row: Axes(**{field: values.get(row, "") for field, values in of_fields.items()})
+        for row in of_fields["component"]
+    }
+    if not axes and len(types):
+        axes = _of_omop(terminology, types)
     rows = used.tolist()
-    if not any(row in axes for row in rows):
+    every = [axes.get(row) for row in rows]
+    if not any(every):
         return {}
     found: dict[str, pa.Array] = {}
-    for place, field in enumerate(Axes._fields):
-        code = CODES.get(field, str)
-        values = [code(axes[row][place]) if row in axes else None for row in rows]
+    for field in Axes._fields:
+        values = [None if one is None else code_of(field, getattr(one, field)) for one in every]
         found[field] = pa.array(values, pa.string()).dictionary_encode()
-    ranks = [_rank(*(properties.get(name, {}).get(row) for name in RANKS)) for row in rows]
-    found["test_rank"] = pa.array(ranks, pa.int32())
-    return found
+    ranks = [_rank(*(stated[name].get(row) for name in RANKS)) for row in rows]
+    return found | {"test_rank": pa.array(ranks, pa.int32())}
 
 
-def _properties(terminology: Terminology, wanted: set[str]) -> dict[str, dict[int, str]]:
-    """Return the values of some properties by concept."""
-    side_table = getattr(terminology, "side_table", None)
-    table = side_table("properties") if side_table is not None else pa.table({})
-    found: dict[str, dict[int, str]] = {}
-    if not len(table):
-        return found
-    names = table.column("name").cast(pa.string())
-    for name in wanted & {*pc.unique(names).to_pylist()}:
-        some = table.filter(pc.equal(names, name))
-        values = some.column("value").cast(pa.string()).to_pylist()
-        found[name] = dict(zip(some.column("concept").to_pylist(), values, strict=True))
-    return found
-
-
-def _of_omop(terminology: Terminology) -> dict[int, Axes]:
-    """Return the axes of LOINC's tests in OMOP vocabularies: by name, or by relation where the name does not tell."""
-    types = terminology.side_table("semantic_types") if hasattr(terminology, "side_table") else pa.table({})
-    if len(types):
-        is_test = pc.is_in(types.column("semantic_type").cast(pa.string()), value_set=pa.array(TEST_CLASSES))
-        types = types.filter(is_test)
-    if not len(types):
+def _values(properties: pa.Table, name: str) -> dict[int, str]:
+    """Return the values of a property by concept."""
+    if not len(properties):
         return {}
-    rows = np.unique(types.column("concept").to_numpy())
+    some = properties.filter(pc.equal(properties.column("name").cast(pa.string()), name))
+    return dict(zip(some.column("concept").to_pylist(), some.column("value").to_pylist(), strict=True))
+
+
+def _of_omop(terminology: Terminology, types: pa.Table) -> dict[int, Axes]:
+    """Return the axes of LOINC's tests in OMOP vocabularies: by name, or by relation where the name does not tell."""
+    is_test = pc.is_in(types.column("semantic_type").cast(pa.string()), value_set=pa.array(TEST_CLASSES))
+    if not len(rows := np.unique(types.filter(is_test).column("concept").to_numpy())):
+        return {}
     sources = terminology.concept_sources.take(pa.array(rows)).to_pylist()
     names = terminology.concept_names.take(pa.array(rows)).to_pylist()
     of_row = zip(rows.tolist(), sources, names, strict=True)
@@ -102,4 +92,4 @@ def _rank(test: str | None, order: str | None) -> int | None:
 
 def is_there(concepts: pa.Table) -> bool:
     """Tell whether the concepts of an index have the columns."""
-    return all(name in concepts.column_names for name in (*Axes._fields, "test_rank"))
+    return {*Axes._fields, "test_rank"} <= {*concepts.column_names}

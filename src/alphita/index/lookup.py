@@ -159,18 +159,8 @@ def lookup(
     if grams is not None and index.ngrams is not None:
         letters = index.ngrams.pairwise(grams, query, string)
     elsewhere = index.segment.elsewhere
-    return Lookup(
-        query,
-        string,
-        united,
-        cosine,
-        letters,
-        vectors,
-        exhausted,
-        routes,
-        out_of_scope_names.hits(named, elsewhere),
-        out_of_scope_names.shares(named, elsewhere),
-    )
+    outside = out_of_scope_names.hits(named, elsewhere), out_of_scope_names.shares(named, elsewhere)
+    return Lookup(query, string, united, cosine, letters, vectors, exhausted, routes, *outside)
 
 
 def _parts(queries: NDArray[np.int64], depth: int) -> list[NDArray[np.int64]]:

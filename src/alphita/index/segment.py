@@ -35,7 +35,7 @@ from alphita.index import concepts
 from alphita.index.concepts import Concepts
 from alphita.index.neighbours import Vectors
 from alphita.index.ngrams import SortedStrings
-from alphita.terminology import prefixes
+from alphita.terminology import arrow_files, prefixes
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
@@ -65,14 +65,16 @@ class Segment:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.strings = SortedStrings(_read(path / "strings.arrow").column("string").chunk(0))
+            self.strings = SortedStrings(arrow_files.read(path / "strings.arrow").column("string").chunk(0))
             self.vectors: Vectors = np.asarray(self._load("vectors"))
             self.offsets: NDArray[np.int64] = self._load("offsets")
             self.standing: NDArray[np.uint8] = self._load("standing")
-            self.terms = _read(path / "terms.arrow")
-            self.concepts = _read(path / "concepts.arrow")
+            self.terms = arrow_files.read(path / "terms.arrow")
+            self.concepts = arrow_files.read(path / "concepts.arrow")
             self.term_concept: NDArray[np.int32] = self.terms.column("concept").chunk(0).to_numpy()
-            self.short_forms: pa.Table | None = _read(path / SHORT_FORMS) if (path / SHORT_FORMS).exists() else None
+            self.short_forms: pa.Table | None = (
+                arrow_files.read(path / SHORT_FORMS) if (path / SHORT_FORMS).exists() else None
+            )
             has_elsewhere = (path / ELSEWHERE).exists()
             self.elsewhere: NDArray[np.uint64] = self._load("elsewhere") if has_elsewhere else np.zeros(0, np.uint64)
             has_targets = (path / MAPS_TO).exists()
@@ -105,14 +107,14 @@ class Segment:
             self.parents = self._load("parents")
             self.parent_offsets = self._load("parent_offsets")
         if (self.path / "known_ids.arrow").exists():
-            ids = _read(self.path / "known_ids.arrow").column("id").chunk(0)
+            ids = arrow_files.read(self.path / "known_ids.arrow").column("id").chunk(0)
             self._known_rows: NDArray[np.int32] = self._load("known_rows")
         else:
             ids = concepts.text(self.concepts.column("id"))
             order = pc.sort_indices(ids)
             ids, self._known_rows = ids.take(order), order.to_numpy().astype(np.int32)
         self._known_ids = SortedStrings(ids)
-        self._codes: pa.Table | None = _read(self.path / CODES) if (self.path / CODES).exists() else None
+        self._codes: pa.Table | None = arrow_files.read(self.path / CODES) if (self.path / CODES).exists() else None
 
     @property
     def lacking(self) -> tuple[str, ...]:
@@ -315,14 +317,14 @@ def write(path: Path, content: Content, given: Given = NOTHING_GIVEN) -> None:
     """Write a segment, except its vectors, into the folder `path`."""
     path.mkdir(parents=True)
     if given.short_forms is not None:
-        _write(path / SHORT_FORMS, given.short_forms)
+        arrow_files.write(path / SHORT_FORMS, given.short_forms)
     if given.elsewhere is not None:
         np.save(path / ELSEWHERE, given.elsewhere, allow_pickle=False)
-    _write(path / "strings.arrow", pa.table({"string": content.strings}))
-    _write(path / "terms.arrow", content.terms)
-    _write(path / "concepts.arrow", content.concepts.table)
-    _write(path / CODES, content.codes)
-    _write(path / "known_ids.arrow", pa.table({"id": content.concepts.known_ids}))
+    arrow_files.write(path / "strings.arrow", pa.table({"string": content.strings}))
+    arrow_files.write(path / "terms.arrow", content.terms)
+    arrow_files.write(path / "concepts.arrow", content.concepts.table)
+    arrow_files.write(path / CODES, content.codes)
+    arrow_files.write(path / "known_ids.arrow", pa.table({"id": content.concepts.known_ids}))
     parts = content.concepts
     arrays: dict[str, NDArray[Any]] = {
         "offsets": content.offsets,
@@ -342,14 +344,3 @@ def _rank(table: pa.Table, name: str, order: Sequence[str]) -> NDArray[np.int64]
         return np.zeros(len(table), dtype=np.int64)
     place = pc.index_in(table.column(name).cast(pa.string()), value_set=pa.array(order))
     return pc.fill_null(place, len(order)).to_numpy().astype(np.int64)
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    # One record batch, so that each column is one array when it is mapped.
-    table = table.combine_chunks().unify_dictionaries()
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _read(path: Path) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()

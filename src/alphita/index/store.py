@@ -217,14 +217,8 @@ class Index:
 
         names = table.column("name")
         parents = tuple(names[parent].as_py() for parent in self.segment.parents_of(row).tolist())
-        return IndexedConcept(
-            shown("id"),
-            shown("name"),
-            shown("source"),
-            shown("definition"),
-            parents,
-            tuple(shown("semantic_types") or ()),
-        )
+        id, name, source, definition = map(shown, ("id", "name", "source", "definition"))
+        return IndexedConcept(id, name, source, definition, parents, tuple(shown("semantic_types") or ()))
 
     def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest strings of each vector by cosine; see `neighbours.nearest`."""

@@ -33,6 +33,7 @@ from alphita.answer.normalizer import NAMES, Normalizer
 from alphita.answer.records import Candidate, Result
 from alphita.errors import MissingExtra, UsageError
 from alphita.index.sources import index_of, located
+from alphita.mappings.record import OmopConcept
 from alphita.registry import unknown
 
 try:
@@ -244,7 +245,10 @@ def register(prefix: str = "") -> None:
 def _result(values: dict[str, Any]) -> Result | Annotation:
     if "context" in values:
         return annotation_of(values)
-    candidates = tuple(Candidate(**_with_tuples(value)) for value in values["candidates"])
+    candidates = tuple(
+        Candidate(**_with_tuples(value) | {"omop": value["omop"] and OmopConcept(**value["omop"])})
+        for value in values["candidates"]
+    )
     return Result(**{**values, "candidates": candidates})
 
 

@@ -212,6 +212,9 @@ def _to_stdout(annotator: Annotator, job: Job, writer: ModuleType, today: str) -
     return tally.summary(header, "stdout", rejected, 0, None)
 
 
+COUNTED = ("documents", "words", "mentions", "accepted")
+
+
 class _Tally:
     """Counts documents on their way to the format."""
 
@@ -232,20 +235,9 @@ class _Tally:
             yield document
 
     def summary(self, header: Header, out: str, rejected: int, resumed: int, rejects: str | None) -> Summary:
-        counts = self.counts
-        return Summary(
-            counts["documents"],
-            rejected,
-            counts["words"],
-            counts["mentions"],
-            len(self.concepts),
-            dict(self.said.most_common()),
-            counts["accepted"],
-            resumed,
-            dict(header.lost),
-            out,
-            rejects,
-        )
+        documents, words, mentions, accepted = map(self.counts.__getitem__, COUNTED)
+        found = mentions, len(self.concepts), dict(self.said.most_common()), accepted
+        return Summary(documents, rejected, words, *found, resumed, dict(header.lost), out, rejects)
 
 
 PLAIN = (".txt", ".md", ".text", "")

@@ -18,7 +18,7 @@ from alphita import artefact
 from alphita.answer.records import Explain, Result, lines
 from alphita.errors import InputError, UsageError
 from alphita.jobs.reading import MentionRow
-from alphita.mappings.record import COLUMNS, NO_OMOP, REVIEW, REVIEWED, Mapping, OmopConcept
+from alphita.mappings.record import COLUMNS, OMOP, REVIEW, REVIEWED, Mapping, OmopConcept, omop_cells
 from alphita.mention.laboratory_tests import parted
 from alphita.terminology.text import clean
 
@@ -171,7 +171,7 @@ class Memory:
         return {curie.partition(":")[0] for several in ids for curie in several.split("|")}
 
     def answer(
-        self, mention: str, omop: Callable[[str | None], OmopConcept] | None = None, *, explain: bool = False
+        self, mention: str, omop: Callable[[str | None], OmopConcept | None] | None = None, *, explain: bool = False
     ) -> Answer | None:
         """Return the answer to a mention, its values those of `FIELDS` and `REVIEW`; None: nothing is settled."""
         label = parted(mention)[0]
@@ -182,17 +182,12 @@ class Memory:
             # "Creatinine" was settled for some specimen and unit, which the store does not tell.
             return None
         why = ", ".join(filter(None, (f"reviewed: {decision.kind} by {decision.reviewer}", decision.at)))
-        facts = NO_OMOP if omop is None else omop(decision.concept_id)
-        values = facts._asdict() | {
-            "concept_id": decision.concept_id,
-            "concept_name": decision.concept_name,
-            "relation": decision.relation,
-            "decision": REVIEWED,
-            "method": REVIEWED,
+        values = dict(zip(OMOP, omop_cells(omop and omop(decision.concept_id)), strict=True)) | {
+            **{name: getattr(decision, name) for name in ("concept_id", "concept_name", "relation", "reviewer")},
+            **dict.fromkeys(("decision", "method"), REVIEWED),
             "explanation": why if explain else None,
             "status": "approved",
             "mapping_type": "maps_to",
-            "reviewer": decision.reviewer,
             "reviewed_at": decision.at or None,
             "comment": decision.comment or None,
         }

@@ -16,9 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.answer.filters import Filters
-from alphita.answer.normalizer import AUTO, NAMES, Normalizer
-from alphita.answer.records import DEFAULT_FLOOR, Explain
+from alphita.answer.normalizer import NAMES, Normalizer, NormalizerOptions
+from alphita.answer.records import Explain
 from alphita.errors import UsageError
 from alphita.jobs.answers import FIELDS, Asked, Memory, answer_all
 from alphita.mappings.record import OMOP, REVIEW, Mapping
@@ -35,7 +34,7 @@ UNREVIEWED = tuple(column.default for column in fields(Mapping) if column.name i
 
 
 @dataclass(frozen=True)
-class NormalizerSettings:
+class NormalizerSettings(NormalizerOptions):
     """What to normalise and how: small, hashable, and the same in every process.
 
     Attributes:
@@ -44,12 +43,8 @@ class NormalizerSettings:
         domain: the column that says which concepts may answer each mention, or None.
         domains: the domains of the index by the values of that column, in lower case (`Domains.known`).
         top_k: most candidates per row.
-        calibration: a folder; None: that of the index, if any.
-        floor: similarity, -1 to 1, below which no concept is given; without calibration.
-        error: allowed share of errors, 0 to 1, among what is accepted; None: the usual one, if calibrated.
-        nil_error: allowed share, 0 to 1, among NIL answers, of those that have a concept; None: as for `error`.
-        filters: which concepts may be answered.
-        threads: of each process; None: as the process has them.
+        threads: of each process; None: as the process has them. For the other options see `NormalizerOptions`; files
+            are given by their paths.
         omop: whether to add what OMOP says of each concept; for an index of OMOP vocabularies.
         definitions: abbreviations that the whole input defines: short form, long form, how often, in the order found.
     """
@@ -60,17 +55,6 @@ class NormalizerSettings:
     language: str | None = None
     top_k: int = 1
     explain: Explain = False
-    ranking: str = AUTO
-    calibration: str | None = None
-    floor: float = DEFAULT_FLOOR
-    error: float | None = None
-    nil_error: float | None = None
-    target: str | None = None
-    filters: Filters | None = None
-    abbreviations: str | None = None
-    precision: str = "auto"
-    device: str = "auto"
-    threads: int | None = None
     omop: bool = False
     domain: str | None = None
     domains: tuple[tuple[str, str], ...] = ()

@@ -179,16 +179,15 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
     settings = replace(
         given,
         index=everywhere(given.index),
-        calibration=given.calibration and everywhere(given.calibration),
-        abbreviations=given.abbreviations and everywhere(given.abbreviations),
+        calibration=given.calibration and everywhere(str(given.calibration)),
+        abbreviations=given.abbreviations and everywhere(str(given.abbreviations)),
         memory=None,
     )
     source, out = Place(everywhere(shards.input)), Place(everywhere(shards.out))
     files = input_files(source, out)
     settings = replace(settings, column=settings.column or _only_column(files[0]))
-    columns = Columns(
-        settings.column, shards.code, settings.context, settings.language, shards.frequency, settings.domain
-    )
+    asked = {name: getattr(settings, name) for name in ("context", "language", "domain")}
+    columns = Columns(settings.column, code=shards.code, frequency=shards.frequency, **asked)
     files_of_input = sources(files, columns)
     normalizer = opened(settings)
     parts = tuple(cut(files_of_input, shards.part_rows))

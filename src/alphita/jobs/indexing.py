@@ -61,30 +61,20 @@ def build(
     encoder = TermEncoder.load(model, **asdict(running))
     blocks = Blocks(Place(everywhere(parts) if parts else f"{artefact.absolute(Path(out))}.parts"), private=False)
     blocks.prepare()
-    opening = EncoderOpening(
-        everywhere(model) if Path(model).expanduser().is_dir() else model,
-        encoder.precision,
-        running.device,
-        running.threads,
-        encoder.content_hash,
-        blocks.place.url,
-        how.half,
-    )
+    where = everywhere(model) if Path(model).expanduser().is_dir() else model
+    ran = encoder.precision, running.device, running.threads, encoder.content_hash
+    opening = EncoderOpening(where, *ran, blocks.place.url, how.half)
     try:
         engine.check(SameVersion(opening))
     except BaseException:
         if not (blocks.place / JOB).exists():
             blocks.clear()
         raise
-    index = store.build(
-        terminology,
-        encoder,
-        out,
-        how,
-        force=force,
-        blocks=lambda strings, _: _encoded(strings, encoder, opening, engine, anew=force),
-        **options,
-    )
+
+    def encoded(strings: pa.LargeStringArray, _: object) -> Iterator[Vectors]:
+        return _encoded(strings, encoder, opening, engine, anew=force)
+
+    index = store.build(terminology, encoder, out, how, force=force, blocks=encoded, **options)
     blocks.clear()
     return index
 

@@ -7,14 +7,12 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita import artefact
@@ -26,7 +24,7 @@ from alphita.index.store import Index
 from alphita.jobs.answers import Memory
 from alphita.jobs.parts import Chunk, Parts, beside
 from alphita.jobs.reading import COLUMN_OPTIONS, STDIN, MentionFile
-from alphita.mappings.formats import Header, TargetInfo, chosen
+from alphita.mappings.formats import Header, chosen
 from alphita.mappings.record import COLUMNS, OMOP, REVIEW, REVIEWED, bare
 from alphita.options import Restart
 from alphita.terminology.prefixes import canonical
@@ -118,15 +116,13 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         "decisions' hash": None if job.memory is None else job.memory.content_hash,
         "precision": normalizer.options.precision,
         "top": job.top_k,
-        "explain": job.explain,
         "format": format_name,
-        **{name.replace("_", " "): getattr(job.header, name) for name in GIVEN},
         "audit": job.audit > 0,
-        "private": job.private,
         "domains": dict(job.domains or {}),
         "input format": table.format,
+        **{name.replace("_", " "): getattr(job, name) for name in ("explain", "private", "chunk_rows")},
+        **{name.replace("_", " "): getattr(job.header, name) for name in GIVEN},
         **{name.replace("_", " "): getattr(table, name) for name in (*COLUMN_OPTIONS, "encoding", "delimiter")},
-        "chunk rows": job.chunk_rows,
         **({} if table.sheet is None else {"sheet": table.sheet}),
         **({"split": True} if job.split else {}),
     }
@@ -145,7 +141,7 @@ def header_of(normalizer: Normalizer, job: Job, date: str) -> Header:
         date=date,
         sources=versions | dict(job.header.sources),
         target_system=job.header.target_system or normalizer.target or _only_prefix(normalizer.index),
-        target_info=job.header.target_info or _omop(normalizer),
+        target_info=job.header.target_info or normalizer.omop.targets(),
         **_errors(normalizer),
     )
 
@@ -175,26 +171,6 @@ def _only_prefix(index: Index) -> str:
     """Return the prefix of the index's concepts, if all are of one; the first ten thousand are looked at."""
     prefixes = {curie.partition(":")[0] for curie in index.segment.concepts.column("id").slice(0, 10_000).to_pylist()}
     return prefixes.pop() if len(prefixes) == 1 else ""
-
-
-def _omop(normalizer: Normalizer) -> Callable[[str], TargetInfo | None] | None:
-    """Return what looks up OMOP's facts of a concept; None for an index of no OMOP vocabularies."""
-    if not normalizer.omop.known:
-        return None
-
-    # Where no concept is a standard one, it was not told which are.
-    standard = normalizer.index.segment.concepts.column("standard").cast(pa.string())
-    is_known = bool(pc.any(pc.equal(standard, "S")).as_py())
-
-    @cache
-    def found(concept_id: str) -> TargetInfo | None:
-        facts = normalizer.omop.of_id(concept_id)
-        if facts.omop_concept_id is None:
-            return None
-        is_standard = facts.standard_concept == "S" if is_known else None
-        return TargetInfo(facts.omop_concept_id, facts.domain_id or "", facts.vocabulary_id or "", is_standard)
-
-    return found
 
 
 def check(normalizer: Normalizer, job: Job, writer: ModuleType, restart: Restart) -> None:
@@ -298,10 +274,14 @@ class Summary:
         normalizer: Normalizer,
         *,
         lost: Mapping[str, int] | None = None,
-        rejects: str | None = None,
-        audit: str | None = None,
+        **files: Path | str | None,
     ) -> Summary:
-        """Return the summary of the counts of all rows; `start` is when this run began, by `time.monotonic`."""
+        """Return the summary of the counts of all rows.
+
+        Args:
+            start: when this run began, by `time.monotonic`.
+            files: `rejects` and `audit`, as far as they were written.
+        """
         calibration = normalizer.calibration
         rows, seconds = rows_of(counts), time.monotonic() - start
         counted: dict[str, Any] = {name: counts.get(name, 0) for name in (*OUTCOMES, NO_CODE, UNWRITTEN)}
@@ -314,8 +294,8 @@ class Summary:
             seconds=round(seconds, 3),
             rows_per_second=round((rows - resumed) / max(seconds, 1e-9), 1),
             out=out,
-            rejects=rejects,
-            audit=audit,
+            rejects=None if (rejects := files.get("rejects")) is None else str(rejects),
+            audit=None if (audit := files.get("audit")) is None else str(audit),
             lost=dict(lost or {}),
             learned=normalizer.index.learned,
             **_errors(normalizer),
@@ -325,22 +305,13 @@ class Summary:
 
     @classmethod
     def of_chunks(
-        cls,
-        chunks: Iterable[Chunk],
-        resumed: int,
-        start: float,
-        out: str,
-        normalizer: Normalizer,
-        *,
-        rejects: Path | None = None,
-        audit: Path | None = None,
+        cls, chunks: Iterable[Chunk], resumed: int, start: float, out: str, normalizer: Normalizer, **files: Path | None
     ) -> Summary:
         total: Counter[str] = Counter()
         lost: Counter[str] = Counter()
         for chunk in chunks:
             total.update(chunk.counts)
             lost.update(chunk.lost)
-        files = {name: str(path) for name, path in {"rejects": rejects, "audit": audit}.items() if path is not None}
         return cls.of(total, resumed, start, out, normalizer, lost=dict((+lost).most_common()), **files)
 
 

@@ -75,16 +75,8 @@ class Columns:
 
     def table(self, file: str) -> MentionFile:
         """Return a file of these columns as one that is read row by row."""
-        return MentionFile(
-            file,
-            "parquet",
-            self.mention,
-            self.code,
-            context_column=self.context,
-            language_column=self.language,
-            frequency_column=self.frequency,
-            domain_column=self.domain,
-        )
+        further = {f"{name}_column": column for name, column in vars(self).items() if name != "mention"}
+        return MentionFile(file, "parquet", self.mention, **further)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from alphita.answer.filters import Allowed, Filters
     from alphita.answer.normalizer import Normalizer, NormalizerOptions
+    from alphita.answer.records import Explain
     from alphita.index.store import Index
     from alphita.jobs.answers import Memory
     from alphita.jobs.batches import NormalizerSettings
@@ -50,27 +51,14 @@ NIL_ERROR = Option(
 )
 REPORT = Option(panel=AUDIT, help="Also write counts and times to this JSON file.")
 # Options of one file's job, and the values that they may have beside an engine.
-OF_ONE_FILE: dict[str, tuple[object, ...]] = {
-    "input_format": ("parquet",),
-    "unit_column": (),
-    "range_column": (),
-    "specimen_column": (),
-    "sheet": (),
-    "delimiter": (),
-    "encoding": ("utf-8",),
-    "split": (),
-    "format": ("parquet",),
-    "source_vocabulary": (),
-    "source_system": (),
-    "source_version": (),
-    "set_id": (),
-    "licence": (),
-    "prefixes": (),
-    "with_review": (),
-    "bom": (),
-    "audit": (),
-    "audit_out": (),
-}
+OF_ONE_FILE: dict[str, tuple[object, ...]] = dict.fromkeys(
+    (
+        *("unit_column", "range_column", "specimen_column", "sheet", "delimiter", "split", "source_vocabulary"),
+        *("source_system", "source_version", "set_id", "licence", "prefixes", "with_review", "bom"),
+        *("audit", "audit_out"),
+    ),
+    (),
+) | {"input_format": ("parquet",), "format": ("parquet",), "encoding": ("utf-8",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +233,10 @@ class Spec:
             raise UsageError("--domain-map says what the values of a column mean; name that with --domain-column")
         return None if self.domain_map is None else read_map(self.domain_map)
 
+    @property
+    def explaining(self) -> Explain:
+        return "numbers" if self.explain_numbers else self.explain
+
     def choice(self, memory: Memory | None) -> Choice:
         """Return the options of the index, which learns the phrases that people confirmed."""
         return self.given if memory is None else replace(self.given, confirmed=memory.confirmed)
@@ -277,22 +269,12 @@ class Spec:
             "the map of domains": self.domain_map,
             "the store of reviews": self.mappings,
         }
-        return Job(
-            self.mention_file(),
-            self.output,
-            self.format,
-            self.top,
-            self.private,
-            explain="numbers" if self.explain_numbers else self.explain,
-            split=self.split,
-            audit=self.audit,
-            audit_out=self.audit_out,
-            header=replace(self.header, prefixes=prefixes_of(self.prefixes)),
-            report=self.report,
-            memory=self.memory(),
-            reads={what: path for what, path in read.items() if path is not None},
-            domains=self.domains(),
-        )
+        header = replace(self.header, prefixes=prefixes_of(self.prefixes))
+        reads = {what: path for what, path in read.items() if path is not None}
+        how: dict[str, Any] = {"split": self.split, "explain": self.explaining, "header": header}
+        how |= {"audit": self.audit, "audit_out": self.audit_out, "report": self.report, "reads": reads}
+        how |= {"memory": self.memory(), "domains": self.domains()}
+        return Job(self.mention_file(), self.output, self.format, self.top, self.private, **how)
 
     def normalizer(self, index: Index) -> Normalizer:
         from alphita.answer.normalizer import Normalizer
@@ -312,14 +294,6 @@ class Spec:
 
         options = vars(self.answering()).items()
         values: dict[str, Any] = {name: str(value) if isinstance(value, Path) else value for name, value in options}
-        return NormalizerSettings(
-            str(index),
-            self.column or "",
-            self.context_column,
-            self.language_column,
-            self.top,
-            "numbers" if self.explain_numbers else self.explain,
-            memory=memory,
-            domain=self.domain_column,
-            **values,
-        )
+        columns = self.column or "", self.context_column, self.language_column
+        values |= {"explain": self.explaining, "memory": memory, "domain": self.domain_column}
+        return NormalizerSettings(str(index), *columns, self.top, **values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from itertools import groupby, islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 Method = Literal["exact", "abbreviation", "nearest", "nil", "reviewed"]
 Decision = Literal["accept", "review", "nil"]
@@ -17,18 +17,19 @@ Status = Literal["unreviewed", "approved", "rejected", "flagged", "ignored"]
 MappingType = Literal["maps_to", "maps_to_value", "maps_to_unit", "maps_to_operator", "maps_to_type", "maps_to_number"]
 
 
-class OmopConcept(NamedTuple):
-    """What OMOP says of a concept, in the columns of its table CONCEPT; None where it says nothing."""
+@dataclass(frozen=True, slots=True)
+class OmopConcept:
+    """What OMOP says of a concept, in the columns of its table CONCEPT; None where it says nothing.
 
-    omop_concept_id: int | None = None
+    `standard_concept` is S, C or None (non-standard).
+    """
+
+    omop_concept_id: int
     concept_code: str | None = None
     vocabulary_id: str | None = None
     domain_id: str | None = None
     concept_class_id: str | None = None
     standard_concept: str | None = None
-
-
-NO_OMOP = OmopConcept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,14 @@ class Mapping:
 REVIEW = ("status", "mapping_type", "reviewer", "reviewed_at", "comment")
 COLUMNS = tuple(column.name for column in fields(Mapping))
 # What a terminology says of a concept, not a mapping of its mention.
-OMOP = OmopConcept._fields
+OMOP = tuple(column.name for column in fields(OmopConcept))
 OTHERS = tuple(name for name in COLUMNS if name not in OMOP)
 _UNKNOWN: dict[str, Any] = {column.name: None for column in fields(Mapping) if column.default is MISSING}
+
+
+def omop_cells(concept: OmopConcept | None) -> list[Any]:
+    """Return the values of the columns `OMOP`, each None for a concept that OMOP does not have."""
+    return [None] * len(OMOP) if concept is None else [getattr(concept, name) for name in OMOP]
 
 
 def bare(row: int, code: str | None, mention: str, concept_id: str | None = None, /, **known: Any) -> Mapping:  # noqa: ANN401

@@ -106,7 +106,7 @@ class Measurement(NamedTuple):
         found = []
         if self.system and _distance(self.system, axes.system) is None:
             found.append(f"specimen: {_named(self.system)}, not {_named(axes.system)}")
-        is_other = axes.property in laboratory.properties() and axes.property not in self.properties
+        is_other = axes.property in _PROPERTIES and axes.property not in self.properties
         is_ordinal = axes.scale == laboratory.ORDINAL and PRESENCE not in self.properties
         if self.properties and (is_other or is_ordinal):
             found.append(f"unit: of {_property(min(self.properties))}, not {_property(axes.property)}")
@@ -139,13 +139,17 @@ class LabelReading(NamedTuple):
 def with_measurement(mention: str, specimen: str | None, unit: str | None) -> str:
     """Return a label with its specimen and unit, as far as they are known: "Creatinine [Serum; umol/L]"."""
     known = [specimen.strip()] if specimen and system_of(specimen) else []
-    known += [unit.strip()] if unit and (laboratory.read_unit(unit) or is_unitless(unit)) else []
+    known += [unit.strip()] if unit and _is_unit(unit) else []
     return f"{mention} [{_SEPARATOR.join(known)}]" if known and mention.strip() else mention
 
 
 def is_unitless(unit: str) -> bool:
     """Tell whether a unit says that there is none, as of a test with words as values."""
     return unit.strip().lower() in NO_UNIT
+
+
+def _is_unit(text: str) -> bool:
+    return bool(laboratory.read_unit(text).properties) or is_unitless(text)
 
 
 def parted(mention: str) -> tuple[str, str, str]:
@@ -157,7 +161,7 @@ def parted(mention: str) -> tuple[str, str, str]:
     for part in found[2].split(_SEPARATOR):
         if system_of(part):
             specimen = part
-        elif laboratory.read_unit(part) or is_unitless(part):
+        elif _is_unit(part):
             unit = part
         else:
             return mention, "", ""
@@ -272,7 +276,7 @@ class LaboratoryTests:
             rank or 0,
             bool(said.properties) and axes.property not in said.properties,
             _PROPERTIES.get(axes.property, 0) if said.properties else axes.property in COMMENTS,
-            axes.method not in ("", usual.method) if axes.method or not usual.method else True,
+            axes.method != usual.method,
             bool(usual.system) and axes.system != usual.system,
             _SYSTEMS.get(axes.system, len(_SYSTEMS)),
             len(name),
@@ -296,12 +300,10 @@ def _doubt(said: Measurement, first: Axes, rivals: Sequence[Axes]) -> str:
 @functools.cache
 def _specimens() -> Mapping[str, str]:
     """Return the system of each word for a specimen, cleaned."""
-    found: dict[str, str] = {}
-    for code, one in laboratory.systems().items():
-        for word in (*one.words, code.lower(), *one.names):
-            found.setdefault(clean(word), code)
+    every = [*laboratory.systems().items()]
+    found = {clean(name): code for code, one in reversed(every) for name in (*one.names, code)}
     # A person who writes "blood" may mean serum.
-    return found | {clean(word): code for code, one in laboratory.systems().items() for word in one.words}
+    return found | {clean(word): code for code, one in every for word in one.words}
 
 
 # The usual one first, among those that a unit can be of.
@@ -338,35 +340,33 @@ def _distance(said: str, system: str) -> int | None:
     return 1 if is_shared else None
 
 
-def _of_unit(unit: str) -> tuple[frozenset[str], str]:
-    found = laboratory.read_unit(unit) if unit else None
-    return (found.properties, found.time) if found else (frozenset(), "")
+def _without(pattern: re.Pattern[str], text: str) -> str:
+    """Return a text without what matches, unless nothing else is in it."""
+    return pattern.sub(" ", text).strip(" ,") or text
 
 
 def _said(label: str, specimen: str, unit: str) -> tuple[Measurement, str]:
     """Return what a cleaned label, its specimen and its unit say, and what is left of the label: the component."""
-    known, time = _of_unit(unit)
+    known, time = laboratory.read_unit(unit)
     core = label
-    if (named := _BRACKETS.search(core)) and (code := laboratory.property_code(named[1])) in laboratory.properties():
+    if (named := _BRACKETS.search(core)) and (code := laboratory.code_of("property", named[1])) in _PROPERTIES:
         core, known = _BRACKETS.sub("", core, 1), known or frozenset([code])
     for pattern, meant in _SIGNALS:
-        if (left := pattern.sub(" ", core).strip(" ,")) and left != core:
-            core, known = left, known or _of_unit(meant)[0]
+        if (left := _without(pattern, core)) != core:
+            core, known = left, known or laboratory.read_unit(meant).properties
     methods: tuple[str, ...] = ()
     for pattern, names in _METHODS:
-        if (left := pattern.sub(" ", core).strip(" ,")) and left != core:
+        if (left := _without(pattern, core)) != core:
             core, methods = left, (*methods, *names)
-    if (hours := _HOURS.search(core)) and (left := _HOURS.sub(" ", core).strip(" ,")):
+    if (hours := _HOURS.search(core)) and (left := _without(_HOURS, core)) != core:
         core, time = left, f"{hours[1]}H"
-    core = _SILENT.sub(" ", core).strip(" ,") or core
+    core = _without(_SILENT, core)
     system = system_of(specimen)
     for found in reversed([*_specimen_pattern().finditer(core)]):
         left = f"{core[: found.start()]} {core[found.end() :]}".strip(" ,")
         if left:
-            own = _specimens()[found["words"]]
-            system = system if system and own in laboratory.wider(system) else own
-            system = system if not specimen or own not in laboratory.wider(system_of(specimen)) else system_of(specimen)
-            core = left
+            own, core = _specimens()[found["words"]], left
+            system = system if own in laboratory.wider(system) else own
             break
     return Measurement(system, known, time, methods, is_unitless(unit)), " ".join(core.split())
 
@@ -433,12 +433,12 @@ def _named(system: str) -> str:
 
 
 def _property(code: str) -> str:
-    return (laboratory.properties().get(code) or (code,))[0]
+    return next(iter(laboratory.properties()[code].names), code) if code in _PROPERTIES else code
 
 
 def _written(core: str, said: Measurement) -> str:
     """Return a label as LOINC writes names."""
     core = " ".join(other for word in core.split() for other in _words().get(word, [word]))
-    known = next((code for code in laboratory.properties() if code in said.properties), "")
+    known = next((code for code in _PROPERTIES if code in said.properties), "")
     shown = f"{core} [{_property(known)}]" if known else core
     return f"{shown} in {_named(said.system)}" if said.system else shown

@@ -162,18 +162,8 @@ def undo(connection: sqlite3.Connection, project_name: str, reviewer: str, uid: 
 
 
 def _undo_of(decision: Decision, project: Project, by: str, *, uid: str, bulk: str) -> Decision:
-    return Decision(
-        uid=uid,
-        bulk=bulk,
-        project=project.name,
-        row=decision.row,
-        reviewer=by,
-        kind="undo",
-        undoes=decision.id,
-        terminology=project.terminology,
-        release=project.release,
-        model=project.model,
-    )
+    of = {name: getattr(project, name) for name in ("terminology", "release", "model")}
+    return Decision(uid, project.name, decision.row, by, "undo", bulk=bulk, undoes=decision.id, **of)
 
 
 def rebase(connection: sqlite3.Connection, project_name: str, by: str, uid: str, change: Rebase) -> Rebased:
@@ -229,18 +219,9 @@ def _follow(
         answer = row.candidates[0].concept_id if row.candidates else None
         kind = "choose" if old.kind == "accept" and new.concept_id != answer else old.kind
         relation = (new.relation or old.relation or "exact") if new.concept_id else None
-        made = Decision(
-            uid=f"{uid}#{id}",
-            project=old.project,
-            row=old.row,
-            reviewer=old.reviewer,
-            kind=kind,
-            concept_id=new.concept_id,
-            concept_name=new.concept_name,
-            relation=relation,
-            comment=new.comment,
-            bulk=uid,
-        )
+        means = new.concept_id, relation, new.comment
+        by = old.project, old.row, old.reviewer
+        made = Decision(f"{uid}#{id}", *by, kind, *means, concept_name=new.concept_name, bulk=uid)
         # As old as the one whose place it takes: what came after that still does.
         insert(connection, project_id, fill(made, row, project), at=old.at)
         found.append(old.row)

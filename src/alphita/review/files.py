@@ -185,18 +185,10 @@ def _decision(mapping: Mapping, project: str, file: str) -> Decision:
     kinds: dict[str, Kind] = {"approved": approved, "rejected": "reject", "flagged": "flag", "ignored": "skip"}
     said = [IGNORED if mapping.status == "ignored" else "", mapping.comment or ""]
     relation = (mapping.relation or "exact") if means is not None else None
-    made = Decision(
-        "",
-        project,
-        0,
-        _reviewer(mapping),
-        kinds[mapping.status],
-        means,
-        relation,
-        "; ".join(filter(None, said)),
-        deciding.moment(mapping.reviewed_at, "reviewed_at"),
-        concept_name=mapping.concept_name if means is not None else None,
-    )
+    by = _reviewer(mapping), kinds[mapping.status]
+    comment, at = "; ".join(filter(None, said)), deciding.moment(mapping.reviewed_at, "reviewed_at")
+    name = mapping.concept_name if means is not None else None
+    made = Decision("", project, 0, *by, means, relation, comment, at, concept_name=name)
     named = replace(made, uid=import_uid(made, (mapping.mention_code or "", mapping.mention), file))
     return replace(named, concept_id=mapping.concept_id) if named.kind == "reject" else named
 

@@ -402,10 +402,8 @@ def apply(
             model=model or part.project.model,
             candidates=candidates,
             follow={number: replace(one, comment=f"{one.comment}; run by {by}") for number, one in part.follow.items()},
-            reopen=part.reopen,
             types=named,
-            lost=part.lost,
-            seen=part.seen,
+            **{name: getattr(part, name) for name in ("reopen", "lost", "seen")},
         )
         uid = f"migration:{artefact.hash_json([name, planned.old, planned.new])[:32]}"
         store.rebase(name, REVIEWER, uid, change)

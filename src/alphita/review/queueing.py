@@ -150,17 +150,10 @@ def accept_bulk(
 
 def _accepted(row: ReviewRow, reviewer: str, uid: str) -> Decision:
     answer = row.candidates[0]
-    named = answer.concept_id is not None
-    return Decision(
-        uid=f"{uid}#{row.id}",
-        project=row.project,
-        row=row.id,
-        reviewer=reviewer,
-        kind="accept" if named else "nil",
-        concept_id=answer.concept_id,
-        relation=(answer.relation or "exact") if named else None,
-        bulk=uid,
-    )
+    by = f"{uid}#{row.id}", row.project, row.id, reviewer
+    if answer.concept_id is None:
+        return Decision(*by, "nil", bulk=uid)
+    return Decision(*by, "accept", answer.concept_id, answer.relation or "exact", bulk=uid)
 
 
 def _sum(found: Sequence[ReviewRow]) -> Bulk:

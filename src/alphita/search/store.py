@@ -33,6 +33,7 @@ from alphita.index.ngrams import Ngrams, SortedStrings
 from alphita.search import catalogue, projection
 from alphita.search.catalogue import Catalogue, Owned
 from alphita.search.projection import Projection
+from alphita.terminology import arrow_files
 from alphita.terminology.text import CLEANING_VERSION, clean
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ STRINGS_AT_ONCE = 65_536
 def write_names(folder: Path, names: Owned, encoder: Encoder) -> None:
     """Write names into a new folder."""
     folder.mkdir(parents=True)
-    table = pa.table({"string": names.strings})
-    with pa.OSFile(str(folder / "strings.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
+    arrow_files.write(folder / "strings.arrow", pa.table({"string": names.strings}))
     np.save(folder / "offsets.npy", names.offsets, allow_pickle=False)
     np.save(folder / "rows.npy", names.rows, allow_pickle=False)
     strings = names.strings.to_pylist()
@@ -73,8 +72,7 @@ class Names:
     """The names of some owners: titles of products, or values."""
 
     def __init__(self, folder: Path) -> None:
-        table = pa.ipc.open_file(pa.memory_map(str(folder / "strings.arrow"))).read_all()
-        self.strings = SortedStrings(table.column("string").chunk(0))
+        self.strings = SortedStrings(arrow_files.read(folder / "strings.arrow").column("string").chunk(0))
         self.vectors: NDArray[np.float32] = self._array(folder, "vectors")
         self.offsets: NDArray[np.int64] = self._array(folder, "offsets")
         self.rows: NDArray[np.int32] = self._array(folder, "rows")
@@ -257,7 +255,7 @@ def _open(path: Path) -> Opened:
     facts = textio.json_file(path / CATALOGUE)
     if facts["cleaning_version"] != CLEANING_VERSION:
         raise InputError("the cleaning rules have changed since this search was built", file=path, remedy=REBUILD)
-    products, values = (_read_table(path / f"{name}.arrow") for name in ("products", "values"))
+    products, values = (arrow_files.read(path / f"{name}.arrow") for name in ("products", "values"))
     triples: NDArray[np.int32] = np.load(path / "triples.npy", mmap_mode="r", allow_pickle=False)
     titles, of_values = Names(path / "titles"), Names(path / "values")
     predicted = projected = None
@@ -276,9 +274,4 @@ def _open(path: Path) -> Opened:
 
 def _write_table(path: Path, columns: dict[str, list[str]]) -> None:
     table = pa.table({name: pa.array(column, pa.large_string()) for name, column in columns.items()})
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _read_table(path: Path) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    arrow_files.write(path, table)

@@ -17,12 +17,13 @@ from fastapi import Query
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
+from alphita.answer.omop import OmopConcepts
 from alphita.answer.records import DECIMALS
 from alphita.errors import InputError
-from alphita.index.omop_facts import OmopFacts, omop_facts
 from alphita.index.segment import Segment
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
+from alphita.mappings.record import OmopConcept
 from alphita.review.store import ReviewStore
 from alphita.terminology import prefixes
 from alphita.terminology.store import Terminology
@@ -34,7 +35,7 @@ class Named(BaseModel):
 
     id: str = Field(description="CURIE", examples=["HP:0012638"])
     name: str = Field(examples=["Abnormal nervous system physiology"])
-    omop: OmopFacts | None = Field(None, description="its row in OMOP's table CONCEPT; null: it has none")
+    omop: OmopConcept | None = Field(None, description="its row in OMOP's table CONCEPT; null: it has none")
 
 
 class Synonym(BaseModel):
@@ -59,7 +60,7 @@ class Concept(BaseModel):
     types: list[str] = Field(description="semantic types")
     retired: bool = Field(description="no longer to be used")
     replaced_by: list[str] = Field(description="what to use instead of it, if it is retired")
-    omop: OmopFacts | None = Field(None, description="its row in OMOP's table CONCEPT; null: it has none")
+    omop: OmopConcept | None = Field(None, description="its row in OMOP's table CONCEPT; null: it has none")
 
 
 MAX_CHILDREN = 50
@@ -69,7 +70,7 @@ def named(index: Index, rows: Sequence[int]) -> list[Named]:
     """Return the concepts at some rows of an index by name."""
     table = index.segment.concepts.select(["id", "name"]).take(pa.array(rows, pa.int64()))
     ids, names = (column.to_pylist() for column in table.columns)
-    every = zip(ids, names, omop_facts(index.segment, rows), strict=True)
+    every = zip(ids, names, OmopConcepts(index).of_rows(rows), strict=True)
     return [Named(id=id, name=name, omop=omop) for id, name, omop in every]
 
 
@@ -89,7 +90,7 @@ def find_concept(identifier: str, index: Index, terminology: Terminology | None)
         return found
     segment = index.segment
     children = sorted(named(index, segment.children_of(row).tolist()), key=lambda child: child.name)
-    around = {"maps_to": named(index, segment.targets_of(row)), "omop": omop_facts(segment, [row])[0]}
+    around = {"maps_to": named(index, segment.targets_of(row)), "omop": OmopConcepts(index).of_rows([row])[0]}
     return found.model_copy(update={"children": children[:MAX_CHILDREN], "n_children": len(children), **around})
 
 
@@ -202,7 +203,7 @@ class Finder:
         self.allowed = concepts.allowed(index)
         self.index, self._terms = self.allowed.searched()
         self._passing = functools.lru_cache(KEPT)(lambda narrowed: narrowed.passing(index.segment))
-        columns = index.segment.concepts
+        self._omop, columns = OmopConcepts(index), index.segment.concepts
         sources = pc.unique(columns.column("source")).to_pylist() if "source" in columns.column_names else []
         self._prefixes = ["OMOP", *sorted({*filter(None, sources)} - {"OMOP"})]
 
@@ -236,7 +237,7 @@ class Finder:
                     break
                 self._add(found, string, similarity, passing.concepts)
         rows = list(found)[:top]
-        facts = dict(zip(rows, omop_facts(self.index.segment, rows), strict=True))
+        facts = dict(zip(rows, self._omop.of_rows(rows), strict=True))
 
         def place(row: int) -> tuple[bool, bool]:
             known = facts[row]
@@ -246,7 +247,7 @@ class Finder:
         ordered = rows[:n_identified] + sorted(rows[n_identified:], key=place)
         return [self._shown(row, *found[row], facts[row]) for row in ordered]
 
-    def _shown(self, row: int, term: str, similarity: float | None, omop: OmopFacts | None) -> FoundConcept:
+    def _shown(self, row: int, term: str, similarity: float | None, omop: OmopConcept | None) -> FoundConcept:
         segment = self.index.segment
         return FoundConcept(
             id=self.allowed.id(row),

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pyarrow.compute as pc
-
 from alphita import machine, quickstart, textio
 from alphita.answer.filters import Allowed
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import lines
 from alphita.errors import InputError, Rejects
-from alphita.index.omop_facts import omop_facts
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
-from alphita.mappings.formats import Header, TargetInfo, chosen
+from alphita.mappings.formats import Header, chosen
 from alphita.mappings.record import Mapping
 from alphita.review import files, priority
 from alphita.review.records import Added, Project, ReviewRow
@@ -147,26 +144,6 @@ def export(
     mappings: list[Mapping] = list(store.mappings(project, settled_only=settled_only))
     concepts = {one for mapping in mappings for one in (mapping.concept_id or "").split("|") if ":" in one}
     return files.write(mappings, writer, files.header_of(facts, header, writer, concepts), out, rejects)
-
-
-def omop_of(index: Index) -> Callable[[str], TargetInfo | None] | None:
-    """Return what knows the OMOP facts of an index's concepts, by CURIE; None for an index of no OMOP vocabularies."""
-    table = index.segment.concepts
-    if "omop_concept_id" not in table.column_names:
-        return None
-    # Where no concept is a standard one, it was not told which are.
-    is_known = bool(pc.any(pc.equal(table.column("standard"), "S")).as_py())
-
-    def found(curie: str) -> TargetInfo | None:
-        row = int(index.concept_rows([curie])[0])
-        facts = omop_facts(index.segment, [row])[0] if row >= 0 else None
-        # An id that was replaced is not that of its replacement.
-        if facts is None or curie not in (table.column("id")[row].as_py(), f"OMOP:{facts.omop_concept_id}"):
-            return None
-        is_standard = facts.standard_concept == "S" if is_known else None
-        return TargetInfo(facts.omop_concept_id, facts.domain_id, facts.vocabulary_id, is_standard)
-
-    return found
 
 
 # Problems that are told one by one.

@@ -26,6 +26,7 @@ from starlette.requests import ClientDisconnect
 
 from alphita import __version__, apart, drafts, registry
 from alphita.answer.normalizer import Normalizer
+from alphita.answer.omop import OmopConcepts
 from alphita.errors import Rejects
 from alphita.index.store import Index
 from alphita.jobs.spec import Concepts
@@ -304,17 +305,9 @@ class _Chosen:
             raise Refusal(422, "invalid", f"a decision of kind {kind} has no concept", field="concept_id")
         if kind == "choose" and concept_id is None:
             raise Refusal(422, "invalid", "say which concept", field="concept_id")
-        return Decision(
-            asked.uid,
-            row.project,
-            row.id,
-            reviewer,
-            kind,
-            concept_id,
-            asked.relation if concept_id is not None else None,
-            asked.comment,
-            concept_name=self._name(row, concept_id) if concept_id is not None else None,
-        )
+        relation, name = (None, None) if concept_id is None else (asked.relation, self._name(row, concept_id))
+        by = row.project, row.id, reviewer
+        return Decision(asked.uid, *by, kind, concept_id, relation, asked.comment, concept_name=name)
 
     def _name(self, row: ReviewRow, concept_id: str) -> str | None:
         for candidate in row.candidates:
@@ -453,13 +446,10 @@ BY_MEDIA_TYPE = {
     "application/vnd.apache.parquet": "parquet",
 }
 MEDIA_TYPES = {
-    "csv": "text/csv; charset=utf-8",
-    "usagi": "text/csv; charset=utf-8",
-    "omop": "text/csv; charset=utf-8",
+    **dict.fromkeys(("csv", "usagi", "omop"), "text/csv; charset=utf-8"),
+    **dict.fromkeys(("fhir_r4", "fhir_r5"), "application/fhir+json"),
     "jsonl": "application/x-ndjson",
     "sssom": "text/tab-separated-values; charset=utf-8",
-    "fhir_r4": "application/fhir+json",
-    "fhir_r5": "application/fhir+json",
     "parquet": "application/vnd.apache.parquet",
     "html": "text/html; charset=utf-8",
 }
@@ -546,7 +536,7 @@ async def _run(job: Job, body: bytes, request: Request) -> dict[str, Any]:
 
 def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
     """Add the export of a project; an index of OMOP vocabularies knows OMOP's numbers."""
-    targets = review_files.omop_of(index)
+    targets = OmopConcepts(index).targets(replaced=False)
 
     @routes.get("/projects/{name}/export", summary="Export", responses=documented(404, 422), response_class=Response)
     def exported(

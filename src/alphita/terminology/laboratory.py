@@ -20,7 +20,7 @@ from alphita import textio
 
 # LOINC's name for a single point in time, and for an axis without a value.
 POINT, NONE = "Pt", ""
-QUANTITATIVE, ORDINAL = "Qn", "Ord"
+ORDINAL = "Ord"
 PRESENCE = "PrThr"
 _PROPERTY = re.compile(r" ?\[([^\[\]]+)\]")
 _SYSTEM = re.compile(r"^(.*?)(?:^| )(?:in|of|for|from|on|-) (?!by )(.*)$")
@@ -69,42 +69,32 @@ def wider(system: str) -> frozenset[str]:
     return frozenset(within).union(*map(wider, within))
 
 
-@functools.cache
-def properties() -> Mapping[str, tuple[str, ...]]:
-    """Return LOINC's names of each property, by its code; in their order, the usual one first."""
-    return {row["property"]: _cells(row["names"]) for row in _properties()}
+class Property(NamedTuple):
+    """A property: LOINC's names for it, and the kinds of the units that it is measured in."""
+
+    names: tuple[str, ...]
+    units: tuple[str, ...]
 
 
 @functools.cache
-def _properties() -> tuple[dict[str, str], ...]:
-    return tuple(textio.packaged(__package__, "laboratory_properties.tsv"))
+def properties() -> Mapping[str, Property]:
+    """Return the properties by LOINC's code; in their order, the usual one first."""
+    rows = textio.packaged(__package__, "laboratory_properties.tsv")
+    return {row["property"]: Property(_cells(row["names"]), _cells(row["units"])) for row in rows}
 
 
 @functools.cache
-def _of_kind() -> Mapping[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for row in _properties():
-        for kind in _cells(row["units"]):
-            found.setdefault(kind, set()).add(row["property"])
-    return {kind: frozenset(some) for kind, some in found.items()}
-
-
-@functools.cache
-def _codes() -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _codes() -> Mapping[str, Mapping[str, str]]:
     """Return the codes of properties and of systems by their names and codes, in lower case."""
-    of_properties = {name.lower(): code for code, some in properties().items() for name in (*some[::-1], code)}
-    of_systems = {name.lower(): code for code, one in systems().items() for name in (*one.names, code)}
-    return of_properties, of_systems
+    return {
+        "property": {name.lower(): code for code, one in properties().items() for name in (*one.names[::-1], code)},
+        "system": {name.lower(): code for code, one in systems().items() for name in (*one.names, code)},
+    }
 
 
-def property_code(name: str) -> str:
-    """Return the code of a property, given its code or LOINC's name; a name that is not known stays as it is."""
-    return _codes()[0].get(name.lower(), name)
-
-
-def system_code(name: str) -> str:
-    """Return the code of a system, given its code or LOINC's name; a name that is not known stays as it is."""
-    return _codes()[1].get(name.lower(), name)
+def code_of(axis: str, name: str) -> str:
+    """Return the code of a value of an axis, given its code or LOINC's name; one that is not known stays as it is."""
+    return _codes().get(axis, {}).get(name.lower(), name)
 
 
 def from_name(name: str) -> Axes:
@@ -113,26 +103,20 @@ def from_name(name: str) -> Axes:
     method = _METHOD.search(rest)
     if method:
         rest = rest[: method.start()]
-    known, time, scale = NONE, NONE, NONE
+    known, component = NONE, ""
     if found := _PROPERTY.search(rest):
-        known = property_code(found[1])
-        component, rest = rest[: found.start()], rest[found.end() :].strip()
-        parted = _SYSTEM.match(rest)
-        system = parted[2] if parted else NONE
-    else:
-        parted = _SYSTEM.match(rest)
-        component, system = (parted[1], parted[2]) if parted else (rest, NONE)
+        known, component, rest = code_of("property", found[1]), rest[: found.start()], rest[found.end() :].strip()
+    parted = _SYSTEM.match(rest)
+    component = component or (parted[1] if parted else rest)
+    system = parted[2] if parted else NONE
+    time = POINT if system else NONE
     if hours := _HOURS.match(system):
         time, system = f"{hours[1]}H", system[hours.end() :]
-    elif system:
-        time = POINT
-    part = _PART.match(component)
-    if part and known in (NONE, "Rto", "MFr", "NFr"):
-        known = known or ("NFr" if "/100 " in component else "MFr")
-    if known == PRESENCE:
-        scale = ORDINAL
+    if not known and _PART.match(component):
+        known = "NFr" if "/100 " in component else "MFr"
+    scale = ORDINAL if known == PRESENCE else NONE
     challenged = f"{component}^{challenge}" if challenge else component
-    return Axes(challenged, known, time, system_code(system) if system else NONE, scale, method[1] if method else "")
+    return Axes(challenged, known, time, code_of("system", system), scale, method[1] if method else NONE)
 
 
 def numerator(component: str) -> str:
@@ -177,13 +161,11 @@ class Unit(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4_096)
-def read_unit(unit: str) -> Unit | None:
-    """Read a unit of measure as people write it: "mg/dL", "10*3/uL", "mg/24hr"; None if it is not known."""
-    kinds = [kind for one in unit.split("|") if (kind := kind_of_unit(one))]
-    found = frozenset[str]().union(*(_of_kind().get(kind, ()) for kind in kinds))
-    if not found:
-        return None
-    is_day = any(_DAY.match(part.strip()) for part in unit.lower().split("/")[1:])
+def read_unit(unit: str) -> Unit:
+    """Read a unit of measure as people write it: "mg/dL", "10*3/uL", "mg/24hr"; of no property if it is not known."""
+    kinds = {*filter(None, map(kind_of_unit, unit.split("|")))}
+    found = frozenset(code for code, one in properties().items() if not kinds.isdisjoint(one.units))
+    is_day = bool(found) and any(_DAY.match(part.strip()) for part in unit.lower().split("/")[1:])
     return Unit(found, "24H" if is_day else NONE)
 
 

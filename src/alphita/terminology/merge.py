@@ -35,28 +35,12 @@ Policy = Literal["join", "names", "relate", "ignore"]
 # What a term says whose source and code are the id of another concept, as UMLS's terms do: "HP", "0001250".
 CODE = "code of a term"
 # predicate -> its kind.
-KINDS = {
-    "skos:exactMatch": "exact",
-    "owl:equivalentClass": "exact",
-    "owl:sameAs": "exact",
-    "skos:closeMatch": "close",
-    "skos:broadMatch": "broad",
-    "skos:narrowMatch": "narrow",
-    "skos:relatedMatch": "related",
-    model.XREF: "xref",
-    CODE: "code",
-}
+MATCHES = ("exact", "close", "broad", "narrow", "related")
+KINDS = {f"skos:{kind}Match": kind for kind in MATCHES}
+KINDS |= {"owl:equivalentClass": "exact", "owl:sameAs": "exact", model.XREF: "xref", CODE: "code"}
 # kind -> label of the relation it becomes under "relate".
-LABELS = {
-    "exact": "exact_match",
-    "close": "close_match",
-    "broad": "broad_match",
-    "narrow": "narrow_match",
-    "related": "related_match",
-    "xref": "has_db_xref",
-    "classification": "has_db_xref",
-    "code": "has_code",
-}
+LABELS = {kind: f"{kind}_match" for kind in MATCHES}
+LABELS |= {"xref": "has_db_xref", "classification": "has_db_xref", "code": "has_code"}
 # A mapping whose subject is not there, read from its object.
 INVERSE = {"skos:broadMatch": "skos:narrowMatch", "skos:narrowMatch": "skos:broadMatch"}
 # kind -> how strong a claim is; over a third concept the weaker of its two statements counts, and one more.

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact
 from alphita.errors import InputError, Rejects
-from alphita.terminology import text
+from alphita.terminology import arrow_files, text
 
 # Best first: in this order the terms of one concept are kept.
 SCOPES = ("exact", "narrow", "broad", "related")
@@ -55,13 +55,9 @@ CONSIDER = "consider"
 # Spellings of synonym types in the wild -> the word used here. Anything else is kept, in snake_case.
 TERM_TYPES = {
     "plural_form": "plural",
-    "layperson_term": "layperson",
-    "layperson_synonym": "layperson",
-    "lay_term": "layperson",
+    **dict.fromkeys(("layperson_term", "layperson_synonym", "lay_term"), "layperson"),
     "uk_spelling_synonym": "uk_spelling",
-    "obsolete_synonym": "obsolete",
-    "discarded_obsoleted_synonym": "obsolete",
-    "deprecated": "obsolete",
+    **dict.fromkeys(("obsolete_synonym", "discarded_obsoleted_synonym", "deprecated"), "obsolete"),
 }
 
 _REQUIRED = object()
@@ -251,7 +247,7 @@ class _Writer:
             "name": _canonical(names),
             "source": _dictionary(concepts["source"]),
         }
-        write_arrow(self.folder / "concepts.arrow", columns)
+        arrow_files.write(self.folder / "concepts.arrow", pa.table(columns))
         n_relations = self._relations()
         counts = {"concepts": self.n, "terms": self.n_terms, "relations": n_relations}
         for name in SIDE_TABLES:
@@ -304,7 +300,7 @@ class _Writer:
         _write_npy(self.folder / "term_concept.npy", concept.astype(np.int32))
         _write_npy(self.folder / "concept_terms.npy", offsets)
         strings = frame["string"]
-        write_arrow(self.folder / "terms.arrow", _arrays("terms", frame))
+        arrow_files.write(self.folder / "terms.arrow", pa.table(_arrays("terms", frame)))
         del frame
         self._keys(strings)
         first = pa.array(offsets[:-1], mask=np.diff(offsets) == 0)
@@ -356,7 +352,7 @@ class _Writer:
             frame = self._refuse(frame, missing, f"a row of {name} without {column}", column)
         frame = frame.drop(*PLACE, strict=False).unique(maintain_order=True).sort(sort, maintain_order=True)
         n = len(frame)
-        write_arrow(self.folder / f"{name}.arrow", _arrays(name, frame))
+        arrow_files.write(self.folder / f"{name}.arrow", pa.table(_arrays(name, frame)))
         return n
 
     def _resolved(self, table: str, references: list[str]) -> pl.DataFrame:
@@ -493,14 +489,6 @@ def _dictionary(series: pl.Series) -> pa.DictionaryArray:
     kind = pa.int8() if len(names) < 127 else pa.int16() if len(names) < 2**15 else pa.int32()
     codes = pc.index_in(series.cast(pl.String).to_arrow().cast(pa.string()), value_set=pa.array(names, pa.string()))
     return pa.DictionaryArray.from_arrays(_canonical(codes.cast(kind)), pa.array(names, pa.string()))
-
-
-def write_arrow(path: Path, columns: dict[str, pa.Array]) -> None:
-    """Write columns as an Arrow file that can be mapped."""
-    # One record batch, so that each column is one array when it is mapped.
-    table = pa.table(columns)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
 
 
 def _canonical(array: pa.Array) -> pa.Array:

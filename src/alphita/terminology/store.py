@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, textio
 from alphita.errors import InputError
-from alphita.terminology import prefixes, text
+from alphita.terminology import arrow_files, prefixes, text
 from alphita.terminology.languages import among
 from alphita.terminology.text import clean
 
@@ -438,7 +438,7 @@ class Terminology:
 
     def _table(self, name: str) -> pa.Table:
         if name not in self._tables:
-            self._tables[name] = pa.ipc.open_file(pa.memory_map(str(self.path / f"{name}.arrow"))).read_all()
+            self._tables[name] = arrow_files.read(self.path / f"{name}.arrow")
         return self._tables[name]
 
     def _array(self, name: str) -> NDArray[Any]:

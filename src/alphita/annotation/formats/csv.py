@@ -13,23 +13,10 @@ from alphita.terminology.text import whole_characters
 DESCRIPTION = "CSV: a mention a row"
 SUFFIXES = (".csv",)
 FOLDER = False
-COLUMNS = (
-    "document",
-    "start",
-    "end",
-    "mention",
-    "concept_id",
-    "concept_name",
-    "matched_term",
-    "confidence",
-    "decision",
-    "method",
-    "context",
-    "cue",
-    "laterality",
-    "severity",
-    "pieces",
-)
+# Fields of an annotation.
+OWN = ("start", "end", "mention", "concept_id", "concept_name", "matched_term", "confidence", "decision", "method")
+MODIFIERS = ("laterality", "severity")
+COLUMNS = ("document", *OWN, "context", "cue", *MODIFIERS, "pieces")
 
 
 def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
@@ -39,28 +26,12 @@ def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
         if not document.annotations:
             header.lose("documents without mentions")
         for annotation in document.annotations:
-            modifiers = {said.kind: said.value for said in annotation.modifiers}
-            pieces = (
-                "|".join(f"{start}-{end}" for start, end in annotation.pieces) if len(annotation.pieces) > 1 else ""
-            )
-            cells = (
-                document.document.id,
-                annotation.start,
-                annotation.end,
-                annotation.mention,
-                annotation.concept_id,
-                annotation.concept_name,
-                annotation.matched_term,
-                annotation.confidence,
-                annotation.decision,
-                annotation.method,
-                "|".join(annotation.said),
-                "|".join(said.cue for said in annotation.context),
-                modifiers.get("laterality"),
-                modifiers.get("severity"),
-                pieces,
-            )
-            yield _row(cells)
+            modifiers = {one.kind: one.value for one in annotation.modifiers}
+            cues = (one.cue for one in annotation.context)
+            pieces = [f"{start}-{end}" for start, end in annotation.pieces]
+            own = (getattr(annotation, name) for name in OWN)
+            said = "|".join(annotation.said), "|".join(cues), *map(modifiers.get, MODIFIERS)
+            yield _row((document.document.id, *own, *said, "|".join(pieces) if len(pieces) > 1 else ""))
 
 
 def _row(cells: tuple[object, ...]) -> bytes:

@@ -97,15 +97,8 @@ def _table(annotations: Sequence[Annotation]) -> str:
         side = ", ".join(said.value for said in one.modifiers)
         said = ", ".join(one.said) + "".join(f" “{said.cue}”" for said in one.context)
         sure = "" if one.confidence is None else f"{one.confidence:.2f}"
-        cells = (
-            escaped(words),
-            f"{escaped(one.concept_name)} {code}",
-            escaped(said),
-            escaped(side),
-            sure,
-            one.decision or "",
-        )
-        cells = (f'<span class="{colour_of(one)}">{cells[0]}</span>', *cells[1:])
+        words = f'<span class="{colour_of(one)}">{escaped(words)}</span>'
+        cells = words, f"{escaped(one.concept_name)} {code}", escaped(said), escaped(side), sure, one.decision or ""
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     if not rows:
         return ""

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 from alphita import __version__, progress, registry
 from alphita.errors import Rejects, UsageError
-from alphita.mappings.record import OTHERS, Mapping
+from alphita.mappings.record import OTHERS, Mapping, OmopConcept
 from alphita.options import Option, option
 from alphita.textio import Reading
 
@@ -50,6 +50,14 @@ class TargetInfo(NamedTuple):
     vocabulary: str
     standard: bool | None = None
     invalid_reason: str = ""
+
+    @classmethod
+    def of(cls, concept: OmopConcept | Mapping, *, is_told: bool = True) -> TargetInfo | None:
+        """Return it of what has OMOP's columns; `is_told`: whether these say which concepts are standard."""
+        if concept.omop_concept_id is None:
+            return None
+        is_standard = concept.standard_concept == "S" if is_told else None
+        return cls(concept.omop_concept_id, concept.domain_id or "", concept.vocabulary_id or "", is_standard)
 
 
 class Problem(NamedTuple):

@@ -90,6 +90,15 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     return dict(counts)
 
 
+def mappings(
+    rows: Iterable[tuple[int, Dictionary[str, Any]]], path: Path, header: Header, rejects: Rejects
+) -> Iterator[Mapping]:
+    """Yield the mappings of a table's rows; columns that are no field are passed over, and told."""
+    for line, cells in warn_unused_columns(rows, COLUMNS, path, header.tell):
+        if (found := mapping(cells, path, line, rejects)) is not None:
+            yield found
+
+
 def mapping(cells: Dictionary[str, Any], path: Path, line: int, rejects: Rejects) -> Mapping | None:
     """Return the mapping of a row, or None if it was set aside."""
     values: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from alphita import textio
 from alphita.errors import Rejects
 from alphita.mappings.formats import Header, _fields
 from alphita.mappings.formats._fields import finish, losses, split_complete, validate
-from alphita.mappings.record import COLUMNS, Mapping
+from alphita.mappings.record import Mapping
 
 __all__ = ["finish", "losses", "split_complete", "validate"]
 DESCRIPTION = "comma-separated, with a header"
@@ -55,7 +55,4 @@ def encode(header: Header, mappings: Sequence[Mapping], *, delimiter: str = ",")
 def read(path: Path, header: Header, rejects: Rejects, *, delimiter: str = ",") -> Iterator[Mapping]:
     """Read a file; columns that are no field are passed over, and told."""
     rows = textio.table(path, delimiter, _fields.NEEDED, rejects, how=header.reading)
-    for line, cells in _fields.warn_unused_columns(rows, COLUMNS, path, header.tell):
-        mapping = _fields.mapping(cells, path, line, rejects)
-        if mapping is not None:
-            yield mapping
+    return _fields.mappings(rows, path, header, rejects)

@@ -61,12 +61,9 @@ STATUSES = {
     "ignored": "IGNORED",
 }
 READ_STATUSES = {
-    "UNCHECKED": "unreviewed",
-    "AUTO_MAPPED": "unreviewed",
-    "AUTO_MAPPED_TO_1": "unreviewed",
+    **dict.fromkeys(("UNCHECKED", "AUTO_MAPPED", "AUTO_MAPPED_TO_1"), "unreviewed"),
+    **dict.fromkeys(("FLAGGED", "INVALID_TARGET"), "flagged"),
     "APPROVED": "approved",
-    "FLAGGED": "flagged",
-    "INVALID_TARGET": "flagged",
     "IGNORED": "ignored",
 }
 TYPES: dict[str, MappingType] = {name.upper(): name for name in get_args(MappingType)} | {

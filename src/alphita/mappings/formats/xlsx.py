@@ -117,7 +117,4 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         if name not in names:
             raise _fields.no_column(name, path, names)
     table = ((line, dict(zip(names, cells, strict=True))) for line, cells in rows)
-    for line, cells in _fields.warn_unused_columns(table, COLUMNS, path, header.tell):
-        mapping = _fields.mapping(cells, path, line, rejects)
-        if mapping is not None:
-            yield mapping
+    return _fields.mappings(table, path, header, rejects)

@@ -362,18 +362,9 @@ class _Reader:
         if problem := model.too_long(string):
             self.columns.refuse(problem, line, term_type, string)
             return
-        self.columns.put(
-            "terms",
-            line,
-            concept=f"{PREFIX}:{code}",
-            string=string,
-            language=self.options.language,
-            scope=scope,
-            preferred=preferred,
-            source=PREFIX,
-            code=code,
-            term_type=term_type,
-        )
+        of_concept = {"concept": f"{PREFIX}:{code}", "source": PREFIX, "code": code}
+        language, how = self.options.language, {"scope": scope, "preferred": preferred, "term_type": term_type}
+        self.columns.put("terms", line, string=string, language=language, **of_concept, **how)
 
 
 def _section_code(attributes: dict[str, str]) -> str:

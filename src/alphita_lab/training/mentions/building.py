@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, progress
 from alphita.errors import InputError, Rejects
-from alphita.terminology.model import write_arrow
+from alphita.terminology import arrow_files
 from alphita_lab.training.mentions.settings import MentionSettings
 from alphita_lab.training.mentions.store import KIND, SEQUENCES, WINDOWS, Tokens, Writer
 from alphita_lab.training.text.corpora import blocks, documents, open_tokenizer
@@ -361,7 +361,8 @@ def _write_forms(folder: Path, forms: Forms, counts: NDArray[np.int64], terminol
     np.save(folder / "form_offsets.npy", offsets, allow_pickle=False)
     np.save(folder / "form_concepts.npy", concepts.astype(np.int32), allow_pickle=False)
     strings = pa.array([forms.strings[form] for form in met.tolist()], pa.large_string())
-    write_arrow(folder / "forms.arrow", {"string": strings, "count": pa.array(counts[met], pa.int64())})
+    forms = pa.table({"string": strings, "count": pa.array(counts[met], pa.int64())})
+    arrow_files.write(folder / "forms.arrow", forms)
     ids = pa.array(terminology.concept_ids.take(pa.array(rows)).to_pylist(), pa.large_string())
-    write_arrow(folder / "concepts.arrow", {"id": ids})
+    arrow_files.write(folder / "concepts.arrow", pa.table({"id": ids}))
     return len(rows)
