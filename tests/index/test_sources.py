@@ -275,6 +275,11 @@ def test_a_list_that_is_partly_in_another_language_has_that_language(language):
     english = PHRASES["en"]
     mixed = english + PHRASES[language][: len(english) // 3]
     assert language_of(english) == "en"
+    assert (
+        language_of(english, ["en"] * 40 + [language] * 4)
+        == language_of(english[:3], [f"{language}-XX"] * 3)
+        == language
+    )
     assert model_for(["en", language_of(mixed) or ""]) == "alphita-multi"
 
 

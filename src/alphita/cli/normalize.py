@@ -52,7 +52,9 @@ def _one_file(spec: Spec) -> None:
     spoken = None
     if not job.table.is_stream:
         next(job.table.rows(), None)  # errors in format and columns are reported before a terminology is indexed
-        spoken = None if is_index(spec.to) else language_of(row.mention for row in job.table.rows() if row.mention)
+        if not is_index(spec.to):
+            tags = (row.language or "" for row in job.table.rows()) if spec.language_column else ()
+            spoken = language_of((row.mention for row in job.table.rows() if row.mention), tags)
     choice = spec.choice(job.memory)
     index = index_of(spec.to, choice, language=spoken, threads=spec.running.threads, verify=spec.verify or None)
     _tell_unknown(spec, job.memory, index)

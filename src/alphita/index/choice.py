@@ -14,7 +14,7 @@ from alphita.encoder.resolve import DEFAULT, MULTILINGUAL, SHIPPED
 from alphita.errors import UsageError
 from alphita.options import HOW, option
 from alphita.registry import unknown
-from alphita.terminology.languages import CLEARLY, ENGLISH, RECOGNISED, likelihoods, over_english
+from alphita.terminology.languages import CLEARLY, ENGLISH, RECOGNISED, likelihoods, over_english, primary
 from alphita.terminology.text import DEFAULT_RULES, RULES
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ REVIEWED = "REVIEWED"
 FOLDER = "models/alphita-names"
 # A terminology or a list counts as having a language if this share of its names, and so many of a list's, are in it.
 SPOKEN, MIN_CLEAR = 0.05, 3
-# Minimum and maximum distinct strings by which their language is recognised, from the first ones.
+# Minimum and maximum distinct strings by which their language is recognised, spread over the first ones.
 MIN_STRINGS, MAX_STRINGS, LOOKED_AT = 20, 200, 1_000
 # A language other than English must be more likely by this log-likelihood per character: for 20 of HPO's and ICD-9-CM's
 # names in any of the languages it is above 0.16, and for names of drugs, which have no language, below 0.12.
@@ -148,14 +148,22 @@ def languages_of(terminology: Terminology) -> list[str]:
     return frequent if seen is None or any(tag.partition("-")[0] == seen for tag in frequent) else [*frequent, seen]
 
 
-def language_of(strings: Iterable[str]) -> str | None:
+def language_of(strings: Iterable[str], tags: Iterable[str] = ()) -> str | None:
     """Return the language of the first strings, one of `languages.RECOGNISED`; None if they are too few.
 
     A list in which some are clearly not English, as in a hospital with two languages, has the language of these.
+
+    Args:
+        tags: the languages that the list gives for its strings (BCP-47), which precede what the strings look like.
     """
-    some = list(dict.fromkeys(islice(strings, LOOKED_AT)))[:MAX_STRINGS]
+    given = Counter(primary(tag) for tag in islice(filter(None, tags), LOOKED_AT))
+    for tag, count in given.most_common():
+        if tag in RECOGNISED and tag != ENGLISH and count >= max(MIN_CLEAR, SPOKEN * given.total()):
+            return tag
+    some = list(dict.fromkeys(islice(strings, LOOKED_AT)))
     if len(some) < MIN_STRINGS:
         return None
+    some = some[:: -(-len(some) // MAX_STRINGS)]
     text = "\n".join(some)
     scores = likelihoods(text, RECOGNISED)
     best = next(iter(scores))
