@@ -98,21 +98,23 @@ def test_rows_to_be_decided_are_ranked_with_the_filters_of_their_project(
     monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
     monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
     build(folders[1], HashEncoder(), tmp_path / "new.index")
-    rows = [row(mention, candidate("X:11", "Sore throat")) for mention in ("stuffy nose", "sore throats")]
+    kept = candidate("X:11", "Sore throat")
+    rows = [row("stuffy nose"), row("sore throats"), row("stuffy nose again", kept)]
     throats = Project("throats", "LAB", "", folders[0].content_hash, "one", "m", "", filters={"under": ["X:11"]})
     reviews.add_project(throats, rows)
     reviews.add_project(replace(throats, name="codes", filters={"target": "X", "under": ["X:11"]}), rows)
     words = ("--index", tmp_path / "new.index", "--top", 3)
     assert run(folders, tmp_path, *words) == 0
     told = capsys.readouterr().out
-    assert "throats: 2 rows to be decided are answered anew with --under X:11\n" in told
-    assert "p: 9 rows to be decided are answered anew with all concepts" in told
+    assert "throats: 2 rows get new candidates, with --under X:11\n" in told
+    assert "rows get new candidates, with all concepts" in told
     assert run(folders, tmp_path, "--apply", *words) == 0
     found = {
         name: [[one.concept_id for one in each.row.candidates] for each in reviews.every(name)]
         for name in ("throats", "codes")
     }
-    ids = [[None, "X:11"], ["X:11"]]
+    # The last one's candidate is as before.
+    ids = [[None, "X:11"], ["X:11"], ["X:11"]]
     assert found == {"throats": ids, "codes": ids}
     assert reviews.standing(10).row.candidates[0].concept_id == "X:26"
     assert reviews.project("throats").filters == throats.filters

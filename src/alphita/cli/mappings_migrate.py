@@ -71,9 +71,7 @@ def migrate(
         if index is not None:
             for part in (part for part in planned.parts if part.unsettled):
                 filters = str(Concepts.from_json(part.project.filters)) or "all concepts (no filters are kept with it)"
-                print(
-                    f"{part.project.name}: {len(part.unsettled):,} rows to be decided are answered anew with {filters}"
-                )
+                print(f"{part.project.name}: {len(part.unsettled):,} rows get new candidates, with {filters}")
         if not apply:
             print(f"nothing was changed; look at {out / TABLE}, then run it again with --apply")
             return
@@ -196,7 +194,10 @@ def _ranking(
         candidates = {}
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
-            results = normalizers[some[0].project].normalize([row.mention for row in some], top_k=top, explain=True)
+            normalizer = normalizers[some[0].project]
+            types = [_domains(normalizer, row) for row in some]
+            mentions = [row.mention for row in some]
+            results = normalizer.normalize(mentions, top_k=top, types=types, explain=True)
             for row, result in zip(some, results, strict=True):
                 candidates[row.id] = lines(
                     row.number, result, top, mention_code=row.code or None, frequency=row.frequency
@@ -205,6 +206,13 @@ def _ranking(
         return candidates
 
     return rank
+
+
+def _domains(normalizer: Normalizer, row: ReviewRow) -> str | None:
+    """Return the OMOP domains of a row's candidates, joined by `|`, which stand for the domain that its list gave."""
+    found = (normalizer.omop.of_id(candidate.concept_id) for candidate in row.candidates)
+    domains = {concept.domain_id for concept in found if concept is not None and concept.domain_id}
+    return "|".join(sorted(domains & {*normalizer.types})) or None
 
 
 def _types(new: Terminology, normalizers: Mapping[str, Normalizer]) -> Callable[[str], Sequence[str]]:

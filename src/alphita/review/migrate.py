@@ -89,6 +89,12 @@ class Releases:
         # What the mention itself names now is a better guess than what its concept was merged into.
         return self._newly_named(row.mention, found.new_concept.split("|"), found.old_name) or found
 
+    def concerns(self, row: ReviewRow) -> bool:
+        """Tell whether a row that nobody decided needs other candidates: one of its own changed, or it has a new name."""
+        curies = [curie for one in row.candidates for curie in (one.concept_id or "").split("|") if curie]
+        is_changed = any(self._of_concept(curie) is not None for curie in curies)
+        return not curies or is_changed or self._newly_named(row.mention, curies) is not None
+
     def _joined(self, curies: Sequence[str], fates: Mapping[str, Outcome]) -> Outcome:
         """Return the fate of several codes of one concept, of which those in `fates` follow and the others stand."""
         if len(curies) == 1:
@@ -281,7 +287,7 @@ COLUMNS = tuple(Change.__slots__)
 
 @dataclass(frozen=True)
 class Part:
-    """What a migration does to one project; `unsettled`: rows to be decided, the re-opened ones among them."""
+    """What a migration does to one project; `unsettled`: rows that need other candidates."""
 
     project: Project
     follow: dict[int, Decision] = field(default_factory=dict)
@@ -375,7 +381,7 @@ def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Se
             )
             if len(found) > len(follow):
                 part.reopen.add(one.row.id)
-            if len(found) > len(follow) or not one.settled:
+            if len(found) > len(follow) or (not one.settled and releases.concerns(one.row)):
                 part.unsettled.append(one.row)
         parts.append(replace(part, standing=standing))
     return MigrationPlan(facts(old), told, tuple(changes), tuple(parts), migrated, others)

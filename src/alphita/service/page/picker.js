@@ -73,6 +73,8 @@ export class Picker {
     this.project = project;
     byId("picker-mention").textContent = mention;
     this.input.value = typed;
+    // What was looked for in one row's domain is not looked for in the next one's.
+    for (const filter of Object.values(this.filters)) filter.value = "";
     for (const radio of /** @type {NodeListOf<HTMLInputElement>} */ (this.dialog.querySelectorAll("input[type=radio]"))) radio.checked = radio.value === relation;
     this.found = [];
     this.chosen = [];
