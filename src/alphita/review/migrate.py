@@ -90,7 +90,7 @@ class Releases:
         return self._newly_named(row.mention, found.new_concept.split("|"), found.old_name) or found
 
     def concerns(self, row: ReviewRow) -> bool:
-        """Tell whether a row that nobody decided needs other candidates: one of its own changed, or it has a new name."""
+        """Tell whether an undecided row needs other candidates: one of its own changed, or a concept is named so."""
         curies = [curie for one in row.candidates for curie in (one.concept_id or "").split("|") if curie]
         is_changed = any(self._of_concept(curie) is not None for curie in curies)
         return not curies or is_changed or self._newly_named(row.mention, curies) is not None
