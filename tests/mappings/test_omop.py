@@ -190,6 +190,8 @@ def test_target_0_is_left_out_where_a_code_has_another_target(tmp_path):
         mapping("none", None, mention_code="2", row=5),
         mapping("heel", mention_code="3", row=6),
         mapping("source_code", None, row=7),
+        # Without a text nothing was asked.
+        mapping(" ", None, mention_code="4", row=8),
     ]
     told = []
     path = sample.write(omop, header(tell=told.append), lines, tmp_path / "a.stcm.csv")

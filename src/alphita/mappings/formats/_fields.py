@@ -260,7 +260,7 @@ def omop_target(header: Header, concept_id: str | None) -> TargetInfo | None:
     if header.target_info is None:
         raise UsageError(
             f"this format needs OMOP's concept ids, and {concept_id} has none; 'alphita review export' and 'alphita "
-            "mappings convert' find them by --concepts CONCEPT.csv, and 'alphita normalize' with an index of a "
-            "terminology from 'alphita terminology import omop'"
+            "mappings convert' find them by --concepts CONCEPT.csv, the first also by --index, 'alphita normalize' "
+            "with an index of a terminology from 'alphita terminology import omop'"
         )
     return None

@@ -166,6 +166,8 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 
 def _left_out(header: Header, mapping: Mapping) -> str | None:
+    if not mapping.mention.strip() and mapping.concept_id is None:
+        return "rows without a text, which no concept can fit"
     return _fields.left_out(mapping, NO_PLACE, not header.with_review)
 
 
