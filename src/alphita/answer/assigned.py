@@ -52,13 +52,15 @@ def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
 def _unspecified_codes(segment: Segment, names: Sequence[str]) -> NDArray[np.int64]:
     """Return the unspecified code of each heading, -1 for ranges of codes, and every other concept itself."""
     found = np.arange(len(names))
-    if segment.parents is None or segment.parent_offsets is None or not axes.has_residual(segment.strings.array):
+    is_class = axes.classified(segment.concepts.column("id"), names)
+    if segment.parents is None or segment.parent_offsets is None or not is_class.any():
         return found
     below: dict[int, list[int]] = {}
     children, parents = np.repeat(found, np.diff(segment.parent_offsets)), np.asarray(segment.parents)
     array = pa.array(names, pa.large_string())
     is_open = pc.match_substring_regex(array, _OPEN).to_numpy(zero_copy_only=False)[children]
     is_open |= pc.equal(array.take(pa.array(children)), array.take(pa.array(parents))).to_numpy(zero_copy_only=False)
+    is_open &= is_class[children] & is_class[parents]
     for child, parent in zip(children[is_open].tolist(), parents[is_open].tolist(), strict=True):
         below.setdefault(parent, []).append(child)
     for parent, some in below.items():

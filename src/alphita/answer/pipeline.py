@@ -18,11 +18,10 @@ from alphita.answer.features import Asked, Cosines, Definitions, Features, Featu
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import WHOLE, How, View
 from alphita.index.store import Index
-from alphita.mention import products
 from alphita.mention.abbreviations import Abbreviations
 from alphita.mention.laboratory_tests import NO_TEST
 from alphita.mention.reader import Mention, MentionReader
-from alphita.mention.spelling import Reading
+from alphita.mention.spelling import ORDERED, Reading
 
 # What a candidate's score loses by each axis in conflict, by each more usual test of the component, and as no test.
 CONFLICT, LESS_USUAL, OTHER_KIND = 5.0, 5.0, 20.0
@@ -135,12 +134,12 @@ class Pipeline:
         languages: Sequence[str | None] | None = None,
         view: View = WHOLE,
     ) -> list[Mention]:
-        """Read mentions; an order of a drug that names one product is read as its name, if this can be an answer."""
+        """Read mentions; an order that names one product or procedure is read as its name, if this can be an answer."""
         return [self._as_ordered(mention) for mention in self.reader.read(mentions, contexts, languages, view)]
 
     def _as_ordered(self, mention: Mention) -> Mention:
         first = mention.readings[0] if mention.readings else None
-        if first is None or not first.decided or first.origin != products.ORIGIN:
+        if first is None or not first.decided or first.origin != ORDERED:
             return mention
         segment, row = self.index.segment, int(self.index.rows([first.string])[0])
         terms = slice(segment.offsets[row], segment.offsets[row + 1])

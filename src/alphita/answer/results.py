@@ -35,13 +35,12 @@ from alphita.index.choice import REVIEWED
 from alphita.index.lookup import EXACT, EXTERNAL, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method, Relation
-from alphita.mention import products
 from alphita.mention.assertion import ONE_SIDE, SAYS_NOTHING, SHARED_CODE, STATUS_APART, TOP, doubt_of
 from alphita.mention.laboratory import ORIGIN as LABORATORY
 from alphita.mention.laboratory_tests import ORIGIN as LABORATORY_TEST
 from alphita.mention.reader import Mention
 from alphita.mention.spelling import ABBREVIATION as EXPANDED
-from alphita.mention.spelling import SHORTENED, SPELLING, Reading, shortened
+from alphita.mention.spelling import BROADER, ORDERED, SHORTENED, SPELLING, Reading, shortened
 from alphita.terminology.rules import explain as explain_pair
 from alphita.terminology.rules import sets
 from alphita.terminology.rules.lexicon import WORD
@@ -87,8 +86,8 @@ ORIGINS = {
     "list": "from your list",
     "clinic": "from the clinic's short forms",
     LABORATORY: "as laboratories say it",
-    products.ORIGIN: "as drugs are ordered",
-    products.BROADER: "as drugs are ordered; it is broader",
+    ORDERED: "as it is ordered",
+    BROADER: "as it is ordered; it is broader",
     LABORATORY_TEST: "the test of this component",
 }
 
@@ -342,7 +341,7 @@ class ResultBuilder:
         routes = map(_routes, table.routes[rows].tolist(), readings, external)
         read = [None if reading is None else reading.string for reading in readings]
         if self.ranker is not None:
-            is_broader = [reading is not None and reading.origin == products.BROADER for reading in readings]
+            is_broader = [reading is not None and reading.origin == BROADER for reading in readings]
             kinds = ["broad" if broader else kind for broader, kind in zip(is_broader, kinds, strict=True)]
         clashes = [self._contradictions(scored, row, term) for row, term in zip(rows.tolist(), string, strict=True)]
         of_concept, of_term = (ids, names, string, numbers), (scope, language, source, code, homonyms)

@@ -78,22 +78,48 @@ class Habits(NamedTuple):
         return bool(status) and any(status & one for one in self.status)
 
 
-def habits_of(strings: pa.LargeStringArray, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> Habits:
-    """Return what a terminology tells apart, by its cleaned strings; `rows` finds them (-1: not there)."""
+def habits_of(
+    strings: pa.LargeStringArray,
+    rows: Callable[[Sequence[str]], NDArray[np.int64]],
+    classified: NDArray[np.bool_] | None = None,
+) -> Habits:
+    """Return what a terminology tells apart.
+
+    Args:
+        strings: (n,) cleaned.
+        rows: finds strings; -1: not there.
+        classified: (n,) the names of classifications; all by default.
+    """
     some = _sampled(strings)
     least = SHARE * len(some)
-    residual = has_residual(strings)
+    assigned = strings if classified is None else strings.filter(pa.array(classified))
+    residual = has_residual(assigned)
     products = (pc.sum(pc.match_substring_regex(some, r"\d ?(mg|mcg|ml|g|%|unt|iu)\b")).as_py() or 0) > least
     sided = [name for name in _matching(some, sets.SIDE_PATTERN) if sets.side(name) in (sets.LEFT, sets.RIGHT)]
     things: frozenset[str] | None = None
     if len(sided) <= least:
         of = Counter(found.of for name in _matching(strings, sets.SIDE_PATTERN) if (found := sets.sided(name)))
         things = frozenset(word for word, count in of.items() if count >= OFTEN)
-    return Habits(residual, things, products, _status_told(strings, rows), _plain(strings) if residual else {})
+    return Habits(residual, things, products, _status_told(strings, rows), _plain(assigned) if residual else {})
+
+
+def classified(ids: pa.ChunkedArray, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Tell which concepts are of a classification; OMOP has ICD-10-CM beside SNOMED CT, whose plain names are answers.
+
+    Args:
+        ids: (n,) CURIEs.
+        names: (n,) cleaned preferred names.
+    """
+    of = np.array([one.partition(":")[0] for one in ids.to_pylist()], object)
+    array, found = pa.array(names, pa.large_string()), np.zeros(len(names), bool)
+    for prefix in set(of.tolist()):
+        own = of == prefix
+        found |= own & has_residual(array.filter(pa.array(own)))
+    return found
 
 
 def has_residual(strings: pa.LargeStringArray) -> bool:
-    """Tell whether a terminology tells "unspecified" apart from the plain name, as classifications do."""
+    """Tell whether a vocabulary tells "unspecified" apart from the plain name, as classifications do."""
     some = _sampled(strings)
     found = pc.sum(pc.match_substring_regex(some, r"\b(unspecified|nos)\b")).as_py() or 0
     return bool(found > SHARE * len(some))

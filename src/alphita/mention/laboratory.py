@@ -114,7 +114,10 @@ class Laboratory:
         direction = DIRECTIONS[words[0]]
         if len(words) > 1 or set(analyte.ranges) == {DEVIATIONS} or not analyte.called[direction]:
             return None
-        return _named(analyte, direction)
+        # "Vitamin B12 deficiency" may be a name, where "b12 deficiency" is none.
+        said = (mention.replace(shape["name"], name, 1) for name in analyte.names)
+        own = next((name for name in said if self._rows([name])[0] >= 0), None)
+        return _named(analyte, direction) if own is None else LaboratoryValue((_decided(own),), "")
 
 
 @functools.cache
@@ -196,9 +199,11 @@ def _compared(
 def _named(analyte: Analyte, direction: int, doubt: str = "") -> LaboratoryValue:
     """Return the index's first name for a direction, as a decided reading: the mention determines the meaning."""
     names = analyte.called[direction][:1]
-    return LaboratoryValue(
-        tuple(Reading(name, ABBREVIATION, True, 1.0, ORIGIN) for name in names), doubt if names else NO_NAME
-    )
+    return LaboratoryValue(tuple(map(_decided, names)), doubt if names else NO_NAME)
+
+
+def _decided(name: str) -> Reading:
+    return Reading(name, ABBREVIATION, True, 1.0, ORIGIN)
 
 
 def _bounds(found: re.Match[str]) -> tuple[Fraction | None, Fraction | None] | None:

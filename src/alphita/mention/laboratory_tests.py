@@ -261,7 +261,7 @@ class LaboratoryTests:
         order = sorted(found, key=lambda place: (decided[place], self._custom(place, said, usual)))
         first = found[order[0]]
         rivals = [found[place] for place in order[1:] if decided[place] == decided[order[0]]]
-        doubt = _doubt(said, first, rivals)
+        doubt = _doubt(said, usual, first, rivals)
         order = order[:MAX_READINGS]
         said = said._replace(usual=tuple(self._rows[order].tolist()))
         names = [clean(self._tests["name"][place]) for place in order]
@@ -284,12 +284,14 @@ class LaboratoryTests:
         )
 
 
-def _doubt(said: Measurement, first: Axes, rivals: Sequence[Axes]) -> str:
+def _doubt(said: Measurement, usual: Usual, first: Axes, rivals: Sequence[Axes]) -> str:
     """Return why the usual one of several tests is not accepted, "" if it is."""
     if said.methods and not first.method.lower().startswith(said.methods):
         return USUAL
     if _distance(said.system, first.system):
         return WIDER
+    if first.method and not said.methods and first.method != usual.method and rivals:
+        return USUAL
     others = [axes._replace(method=first.method, scale=first.scale) for axes in rivals]
     if all(axes == first for axes in others):
         return ""

@@ -20,14 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita.index.store import Index
-from alphita.mention.spelling import ABBREVIATION, Reading
+from alphita.mention.spelling import ABBREVIATION, BROADER, ORDERED, Reading
 from alphita.terminology.rules import lexicon, quantities
 from alphita.terminology.rules.lexicon import Lexicon, joined, read
 from alphita.terminology.rules.quantities import NAMES, NUMBER, fraction, in_base_unit
 from alphita.terminology.text import clean_many
 
-# A product that agrees with all of an order, and what is broader than the order.
-ORIGIN, BROADER = "order", "broader than the order"
 # A terminology with fewer names of products than this is no list of products.
 MIN_PRODUCTS = 50
 # Letters of a word that may stand for a longer one: "amox/clav", "metoprolol succ".
@@ -292,7 +290,7 @@ class Products:
             if found := self._found(order):
                 is_only = sum(found.values()) == 1
                 return tuple(
-                    Reading(name, ABBREVIATION, whole and is_only, 1 / (1 + place), ORIGIN if whole else BROADER)
+                    Reading(name, ABBREVIATION, whole and is_only, 1 / (1 + place), ORDERED if whole else BROADER)
                     for place, (name, whole) in enumerate(found.items())
                 )
         return ()

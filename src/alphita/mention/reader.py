@@ -17,12 +17,14 @@ from alphita.index.out_of_scope_names import Words
 from alphita.index.store import Index
 from alphita.mention import assertion, axes, laboratory_tests
 from alphita.mention.abbreviations import Abbreviations, Expansion
-from alphita.mention.axes import Habits, habits_of
+from alphita.mention.axes import Habits, classified, habits_of
+from alphita.mention.imaging import DOUBT, Imaging
 from alphita.mention.laboratory import Laboratory
 from alphita.mention.laboratory_tests import LaboratoryTests, Measurement
 from alphita.mention.products import Products
 from alphita.mention.spelling import (
     ABBREVIATION,
+    IDLE,
     SPELLING,
     UNILATERAL,
     Reading,
@@ -78,6 +80,12 @@ class Mention:
         return assertion.doubt_of(self.text)
 
 
+def _expanded(string: str, expansions: Sequence[Reading]) -> frozenset[str]:
+    """Return the words of a string that its first expansion replaces, which are no misspellings: "copd exac"."""
+    first = expansions[0].string.split() if expansions else ()
+    return frozenset(string.split()).difference(first) - IDLE if first else frozenset()
+
+
 class MentionReader:
     """Reads mentions with the names, the naming habits and the short forms of one index."""
 
@@ -99,7 +107,8 @@ class MentionReader:
         cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         readings = self._readings(mentions, cleaned, contexts, languages, view)
         self._read_orders(cleaned, readings, view)
-        of_values = self._read_laboratory(cleaned, readings, view) | self._without_finding(cleaned)
+        of_values = self._read_imaging(cleaned, readings, view) | self._read_laboratory(cleaned, readings, view)
+        of_values |= self._without_finding(cleaned)
         tests = self._read_tests(parted, cleaned, readings, of_values, view)
         doubts = self._doubts([string[:MAX_ENCODED_CHARACTERS] for string in cleaned], readings)
         return [
@@ -152,7 +161,8 @@ class MentionReader:
         with self._making:
             speller = self._speller
         for row, readings in enumerate(speller.readings(cleaned, view.words(range(len(cleaned))))):
-            found[row] += readings
+            short = _expanded(cleaned[row], found[row])
+            found[row] += tuple(reading for reading in readings if short.issubset(reading.string.split()))
         others = [
             (row, Reading(other, source))
             for row, string in enumerate(cleaned)
@@ -179,7 +189,10 @@ class MentionReader:
     @functools.cached_property
     def habits(self) -> Habits:
         """What the index's terminology tells apart."""
-        return habits_of(self.index.strings.array, self.index.rows)
+        segment = self.index.segment
+        is_class = classified(segment.concepts.column("id"), clean_many(segment.concepts.column("name").to_pylist()))
+        named = np.logical_or.reduceat(is_class[segment.term_concept], np.asarray(segment.offsets[:-1]))
+        return habits_of(self.index.strings.array, self.index.rows, named)
 
     @functools.cached_property
     def _laboratory(self) -> Laboratory:
@@ -217,6 +230,32 @@ class MentionReader:
         for row in values:
             readings[row] = tuple(reading for other, reading in named if other == row)
         return {row: value.doubt for row, value in values.items() if value.doubt}
+
+    def _read_imaging(
+        self, cleaned: Sequence[str], readings: list[tuple[Reading, ...]], view: View
+    ) -> dict[int, str]:
+        """Replace the readings of orders of imaging by the procedures that they lead to; return the reasons for doubt.
+
+        What is a name of the index stays as it is.
+        """
+        with self._making:
+            imaging = self._imaging
+        if not (self.respell and imaging.is_list):
+            return {}
+        named = [
+            (row, reading)
+            for row in np.flatnonzero(self.index.rows(cleaned) < 0).tolist()
+            for reading in imaging.readings([cleaned[row], *(one.string for one in readings[row])])
+        ]
+        doubts = {}
+        for row, some in itertools.groupby(self._indexed(named, view), key=itemgetter(0)):
+            readings[row] = tuple(reading for _, reading in some)
+            doubts |= {} if readings[row][0].decided else {row: DOUBT}
+        return doubts
+
+    @functools.cached_property
+    def _imaging(self) -> Imaging:
+        return Imaging(self.index)
 
     def _read_orders(self, cleaned: Sequence[str], readings: list[tuple[Reading, ...]], view: View) -> None:
         """Replace the readings of orders of drugs by the products that they lead to, if the index has products."""

@@ -23,6 +23,8 @@ from alphita.terminology.rules import lexicon
 
 # The sources of readings.
 SPELLING, SHORTENED, UNSPECIFIED, ABBREVIATION = "spelling", "shortened", "unspecified", "abbreviation"
+# Origins of readings: what agrees with all of an order, and what is broader than it.
+ORDERED, BROADER = "order", "broader than the order"
 UNILATERAL = "unilateral "
 _ROMAN = [
     "i",

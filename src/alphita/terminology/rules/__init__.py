@@ -105,6 +105,7 @@ class Contradiction(NamedTuple):
 RULES: Mapping[str, Rule] = {
     "age_group": sets.AGE_GROUP,
     "body_site": sets.BODY_SITE,
+    "contrast": sets.CONTRAST,
     "course": sets.COURSE,
     "degree": sets.DEGREE,
     "dose_form": sets.DOSE_FORM,

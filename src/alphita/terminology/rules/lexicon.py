@@ -42,7 +42,7 @@ _CHINESE = re.compile("[\u3400-\u9fff]")
 _PREFIX = 4
 FILE = "lexicon.tsv"
 # Axes whose values are lists for different ends: a word may be in several. On the others it has one value.
-LISTS = ("negation words", "noise", "part")
+LISTS = ("negation words", "noise", "part", "values")
 REMEMBERED = 65_536
 
 

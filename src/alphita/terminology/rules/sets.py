@@ -89,6 +89,8 @@ AGE_GROUP = SetRule("age_group")
 # A region contains its parts, so "hand" and "finger" do not exclude each other, "hand" and "foot" do. The pulmonary
 # valve and artery are the heart's as well as the lung's.
 BODY_SITE = SetRule("body_site", veto=False)
+# "With and without" excludes each alone, as "bilateral" does each side: these are three procedures.
+CONTRAST = SetRule("contrast")
 # "Recurrent" and "intermittent" exclude none. Not read: "akut" and the like inside compounds; "stable" ("stable
 # angina"); "idiopathic"; kinds of teeth, "primary" or "permanent".
 COURSE = SetRule("course")
@@ -122,10 +124,19 @@ def _is_route(text: Text, place: int, found: Found) -> bool:
 ROUTE = SetRule("route", is_meant=_is_route)
 # The two ends of what can be more or less: "high" and "low" of an amount, "thick" and "thin" of a thickness.
 DEGREE = SetRule("degree")
+_FAMILY = 2
+
+
+def _is_status(text: Text, place: int, found: Found) -> bool:
+    """Tell whether a status is that of the whole, not of what follows alone: "gout s/p surgery"."""
+    if place + len(found.words.split()) == len(text.words):
+        return True
+    before = text.shown[:place]
+    return place <= 2 and (found.value == _FAMILY or lexicon.word_set("idle").issuperset(before))
+
+
 # What is over, or a relative's; only at the beginning or the end: "history of stroke", "stroke, history of".
-STATUS = SetRule(
-    "status", is_meant=lambda text, place, found: place <= 2 or place + len(found.words.split()) == len(text.words)
-)
+STATUS = SetRule("status", is_meant=_is_status)
 
 LEFT, RIGHT, BOTH = 1, 2, 4
 
