@@ -204,3 +204,13 @@ def test_a_table_for_excel_begins_with_a_mark_and_is_read_again(index_path, sour
     assert out.read_bytes().startswith(b"\xef\xbb\xbfrow")
     assert alphita("mappings", "convert", out, "-o", back) == 0
     assert back.read_bytes().startswith(b"row")
+
+
+def test_values_that_are_not_known_are_told_by_column(index_path, tmp_path, capsys):
+    source = tmp_path / "list.csv"
+    source.write_text("name,lang,place,unit,code\noil,en,Blud,mmol/L,1\noil,xx,Serum,flurbs,2\n", encoding="utf-8")
+    columns = ["--language-column", "lang", "--specimen-column", "place", "--unit-column", "unit"]
+    assert normalize(index_path, source, tmp_path / "answers.csv", *columns) == 0
+    said = capsys.readouterr().out
+    for column, value in (("specimen", "Blud"), ("language", "xx"), ("unit", "flurbs")):
+        assert f"--{column}-column that is not known, and were answered without it: {value} (1)" in said

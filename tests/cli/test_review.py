@@ -94,7 +94,7 @@ def test_what_was_decided_before_is_taken_over(tmp_path):
     assert run(*words).stdout.splitlines() == [
         "p: 1 rows added, 0 known",
         "  1 decisions taken over from lab.usagi.csv",
-        "  not held:          1  further approved mappings of a row",
+        "  not in this format: further approved mappings of a row (1)",
     ]
     with ReviewStore.open(store) as opened:
         assert [(one.status, one.reviewer, one.concept_id) for one in opened.mappings("p")] == [

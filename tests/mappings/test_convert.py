@@ -100,7 +100,7 @@ def test_a_map_holds_what_was_accepted_or_reviewed(decided, tmp_path, name):
     result = run(decided, "-o", out, *words)
     assert result.exit_code == 0, result.output
     assert written(out) == {"a", "d", "e", "f"}
-    assert "  not held:          2  answers that nobody has accepted (--with-review writes them)" in result.stdout
+    assert "answers that nobody has accepted (--with-review writes them) (2)" in result.stdout
     # What stands in a map is taken as it stands, and goes to any other.
     again = tmp_path / f"again.{name}"
     assert run(out, "-o", again, *words).exit_code == 0
@@ -166,7 +166,7 @@ def test_words_that_are_read_as_others_are_counted(tmp_path):
         "ICD10CM:R05\tcough\tskos:exactMatch\tHP:0012735\tsemapv:ManualMappingCuration\n"
     )
     result = run(source, "-o", out)
-    assert "  not held:          1  predicate_id skos:closeMatch, read as skos:relatedMatch\n" in result.stdout
+    assert "predicate_id skos:closeMatch, read as skos:relatedMatch (1)" in result.stdout
     with open(out, newline="") as file:
         found = [(row["mention_code"], row["status"], row["decision"]) for row in csv.DictReader(file)]
     assert found == [("R56.9", "approved", "reviewed"), ("R05", "approved", "reviewed")]

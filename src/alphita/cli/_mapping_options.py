@@ -43,8 +43,8 @@ def tell_losses(output: Path, losses: Counter[str], set_aside: int, reasons: Cou
     if set_aside:
         why = "".join(f"; {number:,}: {reason}" for reason, number in (reasons or Counter()).most_common())
         progress.say(f"warning: {set_aside:,} rows were set aside; each is in {rejects_of(output)}{why}")
-    for what, number in losses.most_common():
-        print(f"  not held: {number:>10,}  {what}")
+    if losses:
+        print("  not in this format: " + ", ".join(f"{what} ({number:,})" for what, number in losses.most_common()))
 
 
 def rejects_of(output: Path) -> Path:

@@ -126,19 +126,21 @@ def warnings_of(summary: Summary) -> list[str]:
         warnings.append(
             f"{summary.no_code:,} rows have no code in --code-column; in formats that need one their text stands for it"
         )
-    if summary.no_domain:
-        values = ", ".join(f"{value} ({number:,})" for value, number in Counter(summary.no_domain).most_common(MOST))
-        warnings.append(
-            f"{sum(summary.no_domain.values()):,} rows have a value in --domain-column that is no domain of the "
-            f"terminology, and were answered from all: {values}; say their domains with --domain-map"
-        )
+    for column, found in summary.unread.items():
+        values = ", ".join(f"{value} ({number:,})" for value, number in Counter(found).most_common(MOST))
+        rows = f"{sum(found.values()):,} rows have a value in --{column.replace('_', '-')}"
+        if column == "domain_column":
+            rows += " that is no domain of the terminology, and were answered from all"
+            warnings.append(f"{rows}: {values}; say their domains with --domain-map")
+        else:
+            warnings.append(f"{rows} that is not known, and were answered without it: {values}")
     return [f"warning: {warning}" for warning in warnings]
 
 
 def text_of(summary: Summary, audit: int = 0) -> str:
     """Return the counts of a job in some lines."""
     resumed = f" ({summary.resumed_rows:,} done before)" if summary.resumed_rows else ""
-    abbreviation = f"{summary.abbreviation:,} by abbreviation, " if summary.abbreviation else ""
+    abbreviation = f"{summary.abbreviation:,} by a short form, order or test, " if summary.abbreviation else ""
     reviewed = f"{summary.reviewed:,} reviewed before, " if summary.reviewed else ""
     lines = [
         *warnings_of(summary),

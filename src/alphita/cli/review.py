@@ -122,7 +122,7 @@ def import_(spec: ImportSpec) -> None:
             "concept than the answer"
         )
     options.tell_losses(read, left_out, rejects.count)
-    progress.say(f"next: alphita serve --index X.index --mappings {spec.mappings}")
+    progress.say(f"next: alphita serve --to {spec.index or 'TERMINOLOGY'} --mappings {spec.mappings}")
 
 
 def _context(spec: ImportSpec) -> dict[int, dict[str, str]] | None:

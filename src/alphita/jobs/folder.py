@@ -240,7 +240,7 @@ def run(shards: Shards, engine: Engine, restart: Restart = FROM_START) -> Outcom
             manifest = _finish(plan, identity, dict(engine.facts()), seconds)
     rejects = str(out / REJECTS) if REJECTS in manifest["files"] else None
     summary = Summary.of(manifest["counts"], resumed, start, str(out), normalizer, rejects=rejects)
-    summary = replace(summary, no_domain=dict(domains.unknown))
+    summary = replace(summary, unread={"domain_column": dict(domains.unknown)} if domains.unknown else {})
     n_parts = sum(name.startswith("part-") for name in manifest["files"])
     return Outcome(summary, n_parts, manifest["distinct"], manifest["engine"], manifest["seconds"])
 

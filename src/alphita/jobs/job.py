@@ -178,7 +178,7 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, restart: Restart
     if job.audit and normalizer.calibration is None:
         raise UsageError(
             f"--audit draws from the accepted rows, and without a calibration none is accepted; "
-            f"fit one: alphita calibrate --index {normalizer.index.path} --split S.split"
+            f"fit one: alphita calibrate --index {normalizer.index.path}"
         )
     if not job.table.is_stdin:
         try:
@@ -260,7 +260,7 @@ class Summary:
     nil_error: float | None = None
     assurance: str | None = None
     origin: str = ""
-    no_domain: dict[str, int] = field(default_factory=dict)
+    unread: dict[str, dict[str, int]] = field(default_factory=dict)
     no_code: int = 0
     unwritten: int = 0
 

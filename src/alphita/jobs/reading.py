@@ -24,8 +24,9 @@ from typing import IO, Any, NamedTuple, cast
 from alphita import progress, textio, workbooks
 from alphita.errors import InputError, UsageError
 from alphita.jobs import scan_reports
-from alphita.mention.laboratory_tests import with_measurement
+from alphita.mention.laboratory_tests import is_unit, system_of, with_measurement
 from alphita.registry import unknown
+from alphita.terminology import languages
 from alphita.textio import ENDED, Record, records
 
 # The column that is taken if none is named.
@@ -37,7 +38,7 @@ _ENDS_WITH_VALUE = re.compile(r"(?:(?<![^\W_])\d|\d[.,])\d*\s*$")
 
 
 class MentionRow(NamedTuple):
-    """One input row."""
+    """One input row; `unread` are the columns whose values nothing is known of, with these values."""
 
     number: int
     line: int
@@ -48,6 +49,7 @@ class MentionRow(NamedTuple):
     frequency: int | None = None
     measured: str | None = None
     domain: str | None = None
+    unread: tuple[tuple[str, str], ...] = ()
     problem: str | None = None
     value: object = None
     field: str | None = None
@@ -86,7 +88,20 @@ def checked(
             return MentionRow(number, line, None, problem=problem, value=printable(frequency), field=names[4])
         count = int(whole[1])
     measured = _measured(mention, unit, bounds, specimen) if unit or bounds or specimen else None
-    return MentionRow(number, line, mention, code, context or None, language or None, count, measured, domain or None)
+    told = mention, code, context or None, language or None, count, measured, domain or None
+    return MentionRow(number, line, *told, _unread(mention, language, unit, specimen))
+
+
+def _unread(mention: str, language: str | None, unit: str | None, specimen: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the columns whose values nothing is known of, with these values."""
+    found = []
+    if language and language.strip() and languages.normalize(language.strip()) is None:
+        found.append(("language_column", language.strip()))
+    if specimen and specimen.strip() and not system_of(specimen):
+        found.append(("specimen_column", specimen.strip()))
+    if unit and unit.strip() and not is_unit(unit) and not _ENDS_WITH_VALUE.search(mention):
+        found.append(("unit_column", unit.strip()))
+    return tuple(found)
 
 
 def _measured(mention: str, unit: str | None, bounds: str | None, specimen: str | None) -> str:

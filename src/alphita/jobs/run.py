@@ -25,7 +25,7 @@ from alphita import clock, machine, progress
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.jobs.answers import DECISION, METHOD, Answer, AnswerStore, Question, answer_all, lines_of, question
-from alphita.jobs.domains import Domains
+from alphita.jobs.domains import HIDDEN, Domains
 from alphita.jobs.job import (
     ACCEPTED,
     NO_CODE,
@@ -81,7 +81,7 @@ def run(normalizer: Normalizer, job: Job, restart: Restart = FROM_START) -> Summ
         output = _Output(job, writer, header_of(normalizer, job, today), None)
         check_concepts(normalizer, job, writer, output.header)
         unknown = _answer_all(normalizer, job, output)
-        return replace(Summary.of_chunks(output.chunks, 0, start, "stdout", normalizer), no_domain=unknown)
+        return replace(Summary.of_chunks(output.chunks, 0, start, "stdout", normalizer), unread=unknown)
     out = Path(job.out)
     parts = Parts.beside(out)
     with telling_what_is_kept(out, parts), locked(str(out)):
@@ -102,7 +102,7 @@ def run(normalizer: Normalizer, job: Job, restart: Restart = FROM_START) -> Summ
         resumed = sum(rows_of(chunk.counts) for chunk in output.chunks[: output.past])
         files = {"rejects": rejects, "audit": audit}
         summary = Summary.of_chunks(output.chunks, resumed, start, str(out), normalizer, **files)
-        return replace(summary, no_domain=unknown)
+        return replace(summary, unread=unknown)
 
 
 class _Output:
@@ -157,12 +157,13 @@ class _Output:
             progress.say(f"{what}: {problem}")
 
 
-def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> dict[str, int]:
+def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> dict[str, dict[str, int]]:
     """Answer what the output does not have yet, chunk by chunk; each is written while the next is answered.
 
     Returns:
-        How many rows have which value of the column of domains that is no domain.
+        By column, how many rows have which value that is not known.
     """
+    unread: dict[str, Counter[str]] = {}
     domains = Domains(normalizer.types if job.table.domain_column else (), job.domains, private=job.private)
     defined = _learn_abbreviations(normalizer, job)
     answers = AnswerStore()
@@ -171,6 +172,8 @@ def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> dict[str, 
     with ThreadPoolExecutor(1, thread_name_prefix="writing") as aside:
         written: Future[None] | None = None
         for rows in _with_progress(_rows(normalizer, job, domains), job, answers):
+            for column, value in (one for row in rows.rows for one in row.unread):
+                unread.setdefault(column, Counter())[HIDDEN if job.private else value] += 1
             content = json.dumps([defined, rows.rows], default=repr).encode()
             digest = hashlib.blake2b(content, digest_size=16).hexdigest()
             if len(output.chunks) < output.past:
@@ -194,7 +197,7 @@ def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> dict[str, 
         if output.held:
             sys.stdout.buffer.write(output.writer.encode(output.header, output.held))
         sys.stdout.buffer.flush()
-    return dict(domains.unknown)
+    return {name: dict(values) for name, values in {"domain_column": domains.unknown, **unread}.items() if values}
 
 
 def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:

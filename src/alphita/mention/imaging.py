@@ -68,7 +68,7 @@ def _parts() -> Parts:
     own += [((bits | with_contrast)[row.value], row.words) for row in lexicon.rows("contrast")]
     # "Both knees" names a site too.
     sides = [(bits[row.value], row.words) for row in lexicon.rows("laterality") if row.value in bits]
-    own += [(bit, [word for word in words if " " not in word]) for bit, words in sides]
+    own += [(bit, tuple(word for word in words if " " not in word)) for bit, words in sides]
     masks = tuple(joined(bits[name] for name in group) for group in groups)
     modalities = Lexicon(row for row in own if row[0] & masks[0]).pattern()
     return Parts(Lexicon(own), masks, bits, modalities)
@@ -123,7 +123,8 @@ class Imaging:
 
     def _one_each(self, names: Iterable[str]) -> list[str]:
         """Return one name of each concept: its own before a synonym, then the shortest."""
-        segment, found = self._index.segment, {}
+        segment = self._index.segment
+        found: dict[tuple[int, ...], str] = {}
         ordered = sorted(names, key=lambda name: (name not in self._preferred, len(name), name))
         for name, row in zip(ordered, self._index.rows(ordered), strict=True):
             concepts = np.unique(segment.term_concept[segment.offsets[row] : segment.offsets[row + 1]])

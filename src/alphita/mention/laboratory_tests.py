@@ -139,7 +139,7 @@ class LabelReading(NamedTuple):
 def with_measurement(mention: str, specimen: str | None, unit: str | None) -> str:
     """Return a label with its specimen and unit, as far as they are known: "Creatinine [Serum; umol/L]"."""
     known = [specimen.strip()] if specimen and system_of(specimen) else []
-    known += [unit.strip()] if unit and _is_unit(unit) else []
+    known += [unit.strip()] if unit and is_unit(unit) else []
     return f"{mention} [{_SEPARATOR.join(known)}]" if known and mention.strip() else mention
 
 
@@ -148,7 +148,8 @@ def is_unitless(unit: str) -> bool:
     return unit.strip().lower() in NO_UNIT
 
 
-def _is_unit(text: str) -> bool:
+def is_unit(text: str) -> bool:
+    """Tell whether a text is a known unit, or says that there is none."""
     return bool(laboratory.read_unit(text).properties) or is_unitless(text)
 
 
@@ -161,7 +162,7 @@ def parted(mention: str) -> tuple[str, str, str]:
     for part in found[2].split(_SEPARATOR):
         if system_of(part):
             specimen = part
-        elif _is_unit(part):
+        elif is_unit(part):
             unit = part
         else:
             return mention, "", ""

@@ -24,7 +24,6 @@ from alphita.mention.laboratory_tests import LaboratoryTests, Measurement
 from alphita.mention.products import Products
 from alphita.mention.spelling import (
     ABBREVIATION,
-    IDLE,
     SPELLING,
     UNILATERAL,
     Reading,
@@ -82,8 +81,7 @@ class Mention:
 
 def _expanded(string: str, expansions: Sequence[Reading]) -> frozenset[str]:
     """Return the words of a string that its first expansion replaces, which are no misspellings: "copd exac"."""
-    first = expansions[0].string.split() if expansions else ()
-    return frozenset(string.split()).difference(first) - IDLE if first else frozenset()
+    return frozenset(string.split()).difference(expansions[0].string.split()) if expansions else frozenset()
 
 
 class MentionReader:
@@ -160,9 +158,9 @@ class MentionReader:
             return found
         with self._making:
             speller = self._speller
-        for row, readings in enumerate(speller.readings(cleaned, view.words(range(len(cleaned))))):
-            short = _expanded(cleaned[row], found[row])
-            found[row] += tuple(reading for reading in readings if short.issubset(reading.string.split()))
+        right = [_expanded(string, some) for string, some in zip(cleaned, found, strict=True)]
+        for row, readings in enumerate(speller.readings(cleaned, view.words(range(len(cleaned))), right)):
+            found[row] += readings
         others = [
             (row, Reading(other, source))
             for row, string in enumerate(cleaned)
@@ -231,9 +229,7 @@ class MentionReader:
             readings[row] = tuple(reading for other, reading in named if other == row)
         return {row: value.doubt for row, value in values.items() if value.doubt}
 
-    def _read_imaging(
-        self, cleaned: Sequence[str], readings: list[tuple[Reading, ...]], view: View
-    ) -> dict[int, str]:
+    def _read_imaging(self, cleaned: Sequence[str], readings: list[tuple[Reading, ...]], view: View) -> dict[int, str]:
         """Replace the readings of orders of imaging by the procedures that they lead to; return the reasons for doubt.
 
         What is a name of the index stays as it is.
@@ -247,7 +243,7 @@ class MentionReader:
             for row in np.flatnonzero(self.index.rows(cleaned) < 0).tolist()
             for reading in imaging.readings([cleaned[row], *(one.string for one in readings[row])])
         ]
-        doubts = {}
+        doubts: dict[int, str] = {}
         for row, some in itertools.groupby(self._indexed(named, view), key=itemgetter(0)):
             readings[row] = tuple(reading for _, reading in some)
             doubts |= {} if readings[row][0].decided else {row: DOUBT}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+from collections import ChainMap
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -147,9 +148,12 @@ class Speller:
         self._making = threading.Lock()
 
     def readings(
-        self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]] | None = None
+        self,
+        cleaned: Sequence[str],
+        without: Sequence[Mapping[str, int]] | None = None,
+        right: Sequence[Iterable[str]] | None = None,
     ) -> list[tuple[Reading, ...]]:
-        """Return the other readings of each cleaned string, at most three."""
+        """Return the other readings of each cleaned string, at most three; the words `right` are no mistakes."""
         if without is not None:
             return self._readings_without(cleaned, without)
         # A bounded cache: words repeat within a file.
@@ -168,7 +172,11 @@ class Speller:
         if unknown:
             words = sorted(unknown)
             corrected.update(zip(words, self._nearest(words), strict=True))
-        return [_readings(string, corrected, self.habits, self._counts) for string in cleaned]
+        known: Sequence[Iterable[str]] = right or [()] * len(cleaned)
+        return [
+            _readings(string, ChainMap(dict.fromkeys(own), corrected) if own else corrected, self.habits, self._counts)
+            for string, own in zip(cleaned, known, strict=True)
+        ]
 
     def of_words(self, cleaned: Sequence[str]) -> list[tuple[int, str]]:
         """Return strings of several words, by their rows, in which other words stand for correct ones: "hart attack".

@@ -104,7 +104,7 @@ def confidence(normalizer: Normalizer) -> Finding:
     if path.exists():
         return Finding("calibration", f"{path}, {normalizer.assurance}")
     what = "answers have no confidence" if normalizer.calibration is None else "confidence is estimated"
-    remedy = f"put it back, or make it: alphita calibrate --index {normalizer.index.path} --split S.split"
+    remedy = f"put it back, or make it: alphita calibrate --index {normalizer.index.path}"
     return Finding("calibration", f"{path} is not there, so that {what}; if it was, {remedy}", "note")
 
 
