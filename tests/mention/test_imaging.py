@@ -9,9 +9,8 @@ from alphita.answer.pipeline import Pipeline
 from alphita.index.enrichment import Enrichment
 from alphita.index.sources import terminology_of
 from alphita.index.store import Index, build
-from alphita.mention import imaging
 from alphita.mention.imaging import Imaging, parsed
-from alphita.mention.spelling import BROADER
+from alphita.mention.spelling import BROADER, NOT_ALONE
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean
 from tests.doubles import HashEncoder
@@ -51,7 +50,7 @@ def test_what_decides_is_read_as_its_name_and_what_does_not_is_for_review(index)
     pipeline = Pipeline(index, HashEncoder, respell=True)
     same, several, broader, own = pipeline.read(["MRI brain w/wo gad", "US thyroid", "CT head, left", "Mammography"])
     assert same.string == "magnetic resonance imaging of brain with and without contrast"
-    assert (same.doubt, several.doubt, broader.doubt, own.doubt) == ("", imaging.DOUBT, imaging.DOUBT, "")
+    assert (same.doubt, several.doubt, broader.doubt, own.doubt) == ("", NOT_ALONE, NOT_ALONE, "")
     assert [one.string for one in several.readings] == ["thyroid ultrasonography", "ultrasonography of thyroid"]
     assert [(one.string, one.origin) for one in broader.readings] == [("computed tomography of head", BROADER)]
 

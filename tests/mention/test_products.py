@@ -36,6 +36,8 @@ amoxicillin 875 MG / clavulanate 125 MG Oral Tablet [Augmentin]
 amoxicillin 500 MG Oral Capsule
 amoxicillin 50 MG/ML Oral Suspension
 metoprolol succinate 50 MG Extended Release Oral Tablet
+metoprolol succinate 50 MG Extended Release Oral Tablet [Toprol-XL]
+albuterol 0.83 MG/ML Inhalation Solution
 metoprolol tartrate 25 MG Oral Tablet
 metoprolol tartrate 50 MG Oral Tablet
 heparin 5000 UNT/ML Injectable Solution

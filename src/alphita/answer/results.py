@@ -40,7 +40,7 @@ from alphita.mention.laboratory import ORIGIN as LABORATORY
 from alphita.mention.laboratory_tests import ORIGIN as LABORATORY_TEST
 from alphita.mention.reader import Mention
 from alphita.mention.spelling import ABBREVIATION as EXPANDED
-from alphita.mention.spelling import BROADER, ORDERED, SHORTENED, SPELLING, Reading, shortened
+from alphita.mention.spelling import BROADER, OF_BRAND, ORDERED, SHORTENED, SPELLING, Reading, shortened
 from alphita.terminology.rules import explain as explain_pair
 from alphita.terminology.rules import sets
 from alphita.terminology.rules.lexicon import WORD
@@ -88,6 +88,7 @@ ORIGINS = {
     LABORATORY: "as laboratories say it",
     ORDERED: "as it is ordered",
     BROADER: "as it is ordered; it is broader",
+    OF_BRAND: "the ingredient of the brand",
     LABORATORY_TEST: "the test of this component",
 }
 
@@ -341,7 +342,7 @@ class ResultBuilder:
         routes = map(_routes, table.routes[rows].tolist(), readings, external)
         read = [None if reading is None else reading.string for reading in readings]
         if self.ranker is not None:
-            is_broader = [reading is not None and reading.origin == BROADER for reading in readings]
+            is_broader = [reading is not None and reading.origin in (BROADER, OF_BRAND) for reading in readings]
             kinds = ["broad" if broader else kind for broader, kind in zip(is_broader, kinds, strict=True)]
         clashes = [self._contradictions(scored, row, term) for row, term in zip(rows.tolist(), string, strict=True)]
         of_concept, of_term = (ids, names, string, numbers), (scope, language, source, code, homonyms)

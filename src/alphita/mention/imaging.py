@@ -28,7 +28,6 @@ MIN_NAMES = 20
 MAX_READINGS = 3
 # What a procedure may leave open, the least important first.
 OPEN = ("views", "contrast", "side", "purpose")
-DOUBT = "order: no procedure alone says the same"
 
 
 class Order(NamedTuple):

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita.index.store import Index
-from alphita.mention.spelling import ABBREVIATION, BROADER, ORDERED, Reading
+from alphita.mention.spelling import ABBREVIATION, BROADER, OF_BRAND, ORDERED, Reading
 from alphita.terminology.rules import lexicon, quantities
 from alphita.terminology.rules.lexicon import Lexicon, joined, read
 from alphita.terminology.rules.quantities import NAMES, NUMBER, fraction, in_base_unit
@@ -33,6 +33,8 @@ MIN_PREFIX = 4
 # Products that an order leads to, the best first.
 MAX_PRODUCTS = 3
 PERCENT_IN_MG_ML = 10
+# Strengths are equal if they differ by less than one part in this many.
+ROUNDED = 200
 _UNIT = rf"(?:{NAMES}|unt|meq|actuat)"
 _AMOUNT = re.compile(
     rf"(?<![\w.,])(?P<number>{NUMBER})\s?-?(?P<unit>{_UNIT})?(?!\w)"
@@ -235,7 +237,9 @@ def _same(said: Strength, named: Strength) -> bool:
         # A number alone is in the unit of the trade: milligrams, micrograms or units.
         return named.value in (said.value, said.value / 1000)
     is_within = said.within == named.within or (not said.within and named.within != "volume")
-    return said.unit == named.unit and said.value == named.value and is_within
+    # RxNorm has "0.83 MG/ML" for 2.5 mg in 3 ml.
+    is_equal = abs(said.value - named.value) * ROUNDED <= named.value
+    return said.unit == named.unit and is_equal and is_within
 
 
 class Products:
@@ -281,19 +285,30 @@ class Products:
         return mention in self._by_brand
 
     def readings(self, mentions: Iterable[str]) -> tuple[Reading, ...]:
-        """Return the products that the first of some cleaned readings of a mention leads to, the best first."""
-        for mention in mentions:
-            # "Epi-Pen" is EpiPen.
-            first, second, *rest = (*mention.split(), "", "")
-            is_brand = bool(second) and first + second in self._by_brand
-            order = order_of(" ".join([first + second, *rest]) if is_brand else mention)
-            if found := self._found(order):
-                is_only = sum(found.values()) == 1
-                return tuple(
-                    Reading(name, ABBREVIATION, whole and is_only, 1 / (1 + place), ORDERED if whole else BROADER)
-                    for place, (name, whole) in enumerate(found.items())
-                )
-        return ()
+        """Return the products that one of some cleaned readings of a mention leads to, the best first.
+
+        It is the first that leads to a product that says all that it does, else the first that leads to any.
+        """
+        every = [readings for mention in mentions if (readings := self._readings(self._order(mention)))]
+        return next((readings for readings in every if readings[0].decided), every[0] if every else ())
+
+    def _order(self, mention: str) -> Order:
+        """Read a mention as an order; "Toprol XL" is a brand, not an extended form of one, and "Epi-Pen" is EpiPen."""
+        first, second, *rest = (*mention.split(), "", "")
+        brand = next((name for name in (first + second, f"{first} {second}") if second and name in self._by_brand), "")
+        if not brand:
+            return order_of(mention)
+        order = order_of(" ".join(rest))
+        return order._replace(name=f"{brand} {order.name}".strip())
+
+    def _readings(self, order: Order) -> tuple[Reading, ...]:
+        found = self._found(order)
+        is_only, is_brand = sum(found.values()) == 1, not (order.strengths or order.form)
+        less = OF_BRAND if is_brand else BROADER
+        return tuple(
+            Reading(name, ABBREVIATION, whole and is_only, 1 / (1 + place), ORDERED if whole else less)
+            for place, (name, whole) in enumerate(found.items())
+        )
 
     def _found(self, order: Order) -> dict[str, bool]:
         """Return the names that an order leads to, the best first, and whether each says all that it does."""
@@ -338,9 +353,9 @@ class Products:
     def _resolved(self, name: str) -> tuple[tuple[frozenset[str], str], ...]:
         """Return the ingredients that a name may stand for, each with the brand, if it is one."""
         words = name.split()
-        parts = [part for part in (part.strip(_EDGES) for part in _BETWEEN.split(name)) if part]
-        if len(parts) > 1 and (key := self._key(parts)) is not None:
-            return ((key, ""),)
+        for parts in ([part for part in (part.strip(_EDGES) for part in _BETWEEN.split(name)) if part], words):
+            if len(parts) > 1 and (key := self._key(parts)) is not None:
+                return ((key, ""),)
         for end in range(len(words), 0, -1):
             some = " ".join(words[:end]).strip(_EDGES)
             if some in self._by_brand:

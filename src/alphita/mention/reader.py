@@ -18,12 +18,14 @@ from alphita.index.store import Index
 from alphita.mention import assertion, axes, laboratory_tests
 from alphita.mention.abbreviations import Abbreviations, Expansion
 from alphita.mention.axes import Habits, classified, habits_of
-from alphita.mention.imaging import DOUBT, Imaging
+from alphita.mention.imaging import Imaging
 from alphita.mention.laboratory import Laboratory
 from alphita.mention.laboratory_tests import LaboratoryTests, Measurement
 from alphita.mention.products import Products
 from alphita.mention.spelling import (
     ABBREVIATION,
+    BROADER,
+    NOT_ALONE,
     SPELLING,
     UNILATERAL,
     Reading,
@@ -104,9 +106,8 @@ class MentionReader:
         mentions = [label for label, _, _ in parted]
         cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         readings = self._readings(mentions, cleaned, contexts, languages, view)
-        self._read_orders(cleaned, readings, view)
-        of_values = self._read_imaging(cleaned, readings, view) | self._read_laboratory(cleaned, readings, view)
-        of_values |= self._without_finding(cleaned)
+        of_values = self._read_orders(cleaned, readings, view) | self._read_imaging(cleaned, readings, view)
+        of_values |= self._read_laboratory(cleaned, readings, view) | self._without_finding(cleaned)
         tests = self._read_tests(parted, cleaned, readings, of_values, view)
         doubts = self._doubts([string[:MAX_ENCODED_CHARACTERS] for string in cleaned], readings)
         return [
@@ -246,21 +247,25 @@ class MentionReader:
         doubts: dict[int, str] = {}
         for row, some in itertools.groupby(self._indexed(named, view), key=itemgetter(0)):
             readings[row] = tuple(reading for _, reading in some)
-            doubts |= {} if readings[row][0].decided else {row: DOUBT}
+            doubts |= {} if readings[row][0].decided else {row: NOT_ALONE}
         return doubts
 
     @functools.cached_property
     def _imaging(self) -> Imaging:
         return Imaging(self.index)
 
-    def _read_orders(self, cleaned: Sequence[str], readings: list[tuple[Reading, ...]], view: View) -> None:
-        """Replace the readings of orders of drugs by the products that they lead to, if the index has products."""
+    def _read_orders(self, cleaned: Sequence[str], readings: list[tuple[Reading, ...]], view: View) -> dict[int, str]:
+        """Replace the readings of orders of drugs by the products that they lead to, if the index has products.
+
+        Returns:
+            Why some are not accepted: what is found says less than the order.
+        """
         if not (self.respell and self.habits.products):
-            return
+            return {}
         with self._making:
             products = self._products
         if not products.is_list:
-            return
+            return {}
         known = self.index.rows(cleaned) >= 0
         for row in np.flatnonzero(known).tolist():
             # "MG" in the name of a product is no short form.
@@ -271,8 +276,11 @@ class MentionReader:
             for row in orders
             for reading in products.readings([cleaned[row], *(one.string for one in readings[row])])
         ]
+        doubts: dict[int, str] = {}
         for row, some in itertools.groupby(self._indexed(named, view), key=itemgetter(0)):
             readings[row] = tuple(reading for _, reading in some)
+            doubts |= {row: NOT_ALONE} if readings[row][0].origin == BROADER else {}
+        return doubts
 
     @functools.cached_property
     def _products(self) -> Products:
@@ -300,6 +308,8 @@ class MentionReader:
             there = known.get(row, ()) if label.said.usual else label.readings
             if there and there[0].string != cleaned[row] and not self._names_test(cleaned[row]):
                 readings[row] = (*there, *readings[row])
+                # "Na" is sodium here, and not "not available".
+                doubts.pop(row, None)
                 doubts |= {row: label.doubt} if label.doubt else {}
         return {row: label.said for row, label in enumerate(read)}
 

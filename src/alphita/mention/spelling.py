@@ -24,8 +24,10 @@ from alphita.terminology.rules import lexicon
 
 # The sources of readings.
 SPELLING, SHORTENED, UNSPECIFIED, ABBREVIATION = "spelling", "shortened", "unspecified", "abbreviation"
-# Origins of readings: what agrees with all of an order, and what is broader than it.
-ORDERED, BROADER = "order", "broader than the order"
+# Origins of readings: what agrees with all of an order, what is broader than it, and the ingredients of a brand.
+ORDERED, BROADER, OF_BRAND = "order", "broader than the order", "ingredient of the brand"
+# Why an order is not accepted.
+NOT_ALONE = "order: nothing alone says the same"
 UNILATERAL = "unilateral "
 _ROMAN = [
     "i",
