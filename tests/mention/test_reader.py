@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from alphita.answer.features import NAMES
 from alphita.answer.pipeline import Pipeline
+from alphita.index.lookup import Restricted
 from alphita.index.store import build
 from alphita.mention.axes import FAMILY, PAST
 from tests.answer.synthetic import VocabularyEncoder
@@ -62,3 +64,13 @@ def test_what_is_past(pipelines, told, mention, status, expected):
             scored.features.candidates[row, NAMES.index(one)] for one in ("status_apart", "status_agrees", "equal")
         )
         assert (apart, agrees, scored.features.vetoed[row], equal)[: len(wanted)] == wanted, name
+
+
+def test_readers_by_fewer_strings_share_what_was_learned_and_find_less(pipelines):
+    whole = pipelines[True].reader
+    index = whole.index
+    gone = index.rows([OWN])
+    parts = [whole.narrowed(Restricted(index, np.arange(len(index)) != row)) for row in (gone[0], -1)]
+    assert {id(part._speller) for part in parts} == {id(whole._speller)}
+    assert [part.index.rows([OWN])[0] for part in parts] == [-1, gone[0]]
+    assert parts[1].read(["astma"])[0].readings == whole.read(["astma"])[0].readings != ()

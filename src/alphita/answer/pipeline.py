@@ -114,7 +114,7 @@ class Pipeline:
             # What it computes depends on the whole index, and takes much memory.
             part._featurizer = self._featurizer
         part.index, part.allowed, part._making = index, allowed, threading.Lock()
-        part.reader = MentionReader(index, self.reader.abbreviations, respell=self.reader.respell)
+        part.reader = self.reader.narrowed(index)
         return part
 
     def ask(

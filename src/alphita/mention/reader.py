@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import re
@@ -42,7 +43,11 @@ from alphita.terminology.text import clean_many
 # Standings of terms with exact scope (see `index.segment`).
 EXACT_STANDING = 2
 # Maximum capitals in a short form.
-SHORT_CAPITALS = 6
+SHORT  # What a reader learns from all strings of an index; narrowed ones share it.
+SHARED = ("_speller", "_imaging", "_products", "tests")
+_CAPITALS = 6
+# What a reader learns from all strings of an index; narrowed ones share it.
+SHARED = ("_speller", "_imaging", "_products", "tests")
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
 
 
@@ -93,6 +98,16 @@ class MentionReader:
         self.index, self.abbreviations, self.respell = index, abbreviations, respell
         # Several threads may read at once; caches are filled only once, at the first reading.
         self._making = threading.Lock()
+
+    def narrowed(self, index: Index) -> MentionReader:
+        """Return a reader by fewer strings of the index; what takes seconds to learn from all of them is shared."""
+        with self._making:
+            for name in SHARED if self.respell else ():
+                getattr(self, name)
+            part = copy.copy(self)
+        part.index, part._making = index, threading.Lock()
+        part.__dict__.pop("_laboratory", None)
+        return part
 
     def read(
         self,
