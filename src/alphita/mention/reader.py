@@ -43,9 +43,7 @@ from alphita.terminology.text import clean_many
 # Standings of terms with exact scope (see `index.segment`).
 EXACT_STANDING = 2
 # Maximum capitals in a short form.
-SHORT  # What a reader learns from all strings of an index; narrowed ones share it.
-SHARED = ("_speller", "_imaging", "_products", "tests")
-_CAPITALS = 6
+SHORT_CAPITALS = 6
 # What a reader learns from all strings of an index; narrowed ones share it.
 SHARED = ("_speller", "_imaging", "_products", "tests")
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
