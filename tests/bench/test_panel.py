@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
 
 import panel
 
+BLIND = Path(__file__).parents[2] / "bench" / "blind"
 DRUGS = {"DC:1": "amlodipine", "DC:2": "ibuprofen", "DC:3": "warfarin", "DC:4": "metformin", "DC:5": "codeine"}
 TABLE = """\
 id\tstring\tlanguage\tgold\talso\tkind\tnote
@@ -79,3 +82,9 @@ def test_figures_count_among_the_right_rows():
     assert {name: figures[name] for name in shares} == pytest.approx(shares)
     assert (figures["nil_recognised"], figures["decided"]) == (0, 0.8)
     assert figures["accepted_wrong_interval"] == pytest.approx([0.0945, 0.9055], abs=1e-4)
+
+
+def test_the_blind_strings_are_those_that_were_written():
+    sums = dict(line.split()[::-1] for line in (BLIND / "SHA256SUMS").read_text().splitlines())
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in BLIND.glob("*.tsv")}
+    assert found == sums

@@ -11,7 +11,8 @@ from alphita.index.enrichment import Enrichment
 from alphita.index.sources import terminology_of
 from alphita.index.store import Index, build
 from alphita.mention import products
-from alphita.mention.products import Products, Strength, order_of, parsed
+from alphita.mention.product_names import Strength, order_of, parsed
+from alphita.mention.products import Products
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean
 from tests.doubles import HashEncoder
