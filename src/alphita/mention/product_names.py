@@ -102,11 +102,12 @@ class Forms:
 
 @functools.cache
 def forms() -> Forms:
+    """Return the words of forms, read once."""
     return Forms()
 
 
 def parsed(name: str, known: frozenset[str] = frozenset()) -> Product | None:
-    """Read a cleaned name by its parts; `known` are the forms of names without a strength. None: it names no product."""
+    """Read a cleaned name by its parts; None: it is no product's. `known` are the forms of names without a strength."""
     brand = BRAND.search(name)
     *components, last = QUANTITY.sub("", name[: brand.start()] if brand else name).split(" / ")
     ingredients, strengths = [], []
