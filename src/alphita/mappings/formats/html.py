@@ -53,7 +53,7 @@ WITHOUT_CONFIDENCE = (
 )
 # The groups of mentions in their order: how each is called, and what it means.
 GROUPS = {
-    "accept": ("accept", "may be used unseen, within the error that was allowed"),
+    "accept": ("accept", "can be used without review, at the error that you allowed"),
     "review": ("review", "a person should look at it"),
     "nil": ("NIL", "no concept fits"),
     "open": ("no decision", "nothing says how sure it is"),
