@@ -113,6 +113,23 @@ def test_a_code_with_a_dash_is_no_range_of_codes(tmp_path):
     assert [identifier for identifier in ranges if found[identifier] >= 0] == []
 
 
+def test_beside_a_classification_a_plain_name_of_another_vocabulary_is_its_own_answer(tmp_path):
+    """SNOMED CT's "computed tomography of head" is no heading of "... without contrast"."""
+    procedures = {
+        "S1": ("Computed tomography of head", None),
+        "S2": ("Computed tomography of head without contrast", "S1"),
+    }
+    terminology = Classification({**CODES, **procedures})
+    own = terminology.concept_ids.to_pylist()[: len(CODES)]
+    terminology.concept_ids = pa.array([*own, *(f"SNOMEDCT:{code}" for code in procedures)])
+    index = build(terminology, ENCODER, tmp_path / "x.index")
+    (named,) = index.concept_rows(["SNOMEDCT:S1"])
+    assert assigned_concepts(index.segment)[0][named] == named
+    reader = Pipeline(index, lambda: ENCODER, respell=True).reader
+    assert reader.habits.plain["cholera"] == ("cholera, unspecified",)
+    assert "computed tomography of head" not in reader.habits.plain
+
+
 def test_where_a_side_is_said_the_code_of_that_side_answers_if_there_is_one(tmp_path):
     index = build(Classification(CODES), ENCODER, tmp_path / "x.index")
     ids = [one.partition(":")[2] for one in index.segment.concepts.column("id").to_pylist()]

@@ -107,3 +107,12 @@ def test_a_name_of_the_terminology_goes_before_an_external_one():
         found = Laboratory(known, external)("urea raised")
         assert found is not None
         assert found.readings[0].string == names[first]
+
+
+def test_a_deficiency_that_is_a_name_is_no_low_value():
+    names = ["vitamin b12 deficiency", "decreased circulating vitamin b12 concentration"]
+    for known, first in ((names, names[0]), (names[1:], names[1])):
+        rows = lambda strings, known=known: np.array([known.index(s) if s in known else -1 for s in strings], np.int64)  # noqa: E731
+        found = Laboratory(rows)("b12 deficiency")
+        assert found is not None
+        assert (found.readings[0].string, found.doubt) == (first, "")

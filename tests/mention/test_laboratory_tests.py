@@ -75,6 +75,13 @@ def test_without_ranks_no_method_comes_first_and_serum_before_blood():
     assert said.usual == (2, 0, 1)
 
 
+def test_a_method_that_nobody_said_is_for_review_where_others_have_another():
+    named = ["Wax [Mass/volume] in Serum by Estimated", "Wax [Mass/volume] in Serum by Immunoassay"]
+    said = parted(with_measurement("Wax", "Serum", "mg/dL"))
+    several, alone = (LaboratoryTests(concepts(dict.fromkeys(some))).read(*said) for some in (named, named[:1]))
+    assert (several.doubt, alone.doubt) == (USUAL, "")
+
+
 def test_among_other_concepts_a_label_alone_is_no_test():
     table = concepts(TESTS)
     others = {"id": [f"SNOMEDCT:{row}" for row in range(99)], "name": ["iron"] * 99}
