@@ -86,6 +86,19 @@ class NameTraining(TermTraining):
     )
 
 
+class RepeatedNames(NameTraining):
+    """Base of the configs of recipes in whose batches a name may stand several times."""
+
+    dropout_masks: Literal["own", "shared"] = Field(
+        "own", description="dropout of a name's copies in a batch: a mask each (the paper's), or one (faster; ours)"
+    )
+
+    @property
+    def copies_differ(self) -> bool:
+        """Whether copies of a name in a batch have vectors of their own."""
+        return self.dropout_masks == "own" and self.dropout != 0
+
+
 def language_weights(text: str) -> dict[str, float]:
     """Return the weight of each language in "en:1,it:4" or "en,it"; empty for ""."""
     weights: dict[str, float] = {}
