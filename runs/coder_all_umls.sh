@@ -46,9 +46,9 @@ steps=${STEPS:-1000000}
 encoder=${ENCODER:-google-bert/bert-base-multilingual-cased}
 umls="$terminologies/umls_all.terminology"
 
-# Relations are labelled by REL and RELA together (section 4.1); names in all languages.
+# Obsolete terms train too, as in the released code. Relations are labelled by REL and RELA together (section 4.1); names in all languages.
 if [ ! -e "$umls" ]; then
-    $alphita terminology import umls "$meta" --set relation_label=both -o "$umls"
+    $alphita terminology import umls "$meta" --set relation_label=both --set obsolete_trains=true -o "$umls"
 fi
 import_snomed
 learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false

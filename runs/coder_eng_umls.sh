@@ -47,9 +47,10 @@ steps=${STEPS:-100000}
 encoder=${ENCODER:-microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract}
 umls="$terminologies/umls_eng.terminology"
 
-# Relations are labelled by REL and RELA together (section 4.1).
+# Obsolete terms train too, as in the released code. Relations are labelled by REL and RELA together (section 4.1).
 if [ ! -e "$umls" ]; then
-    $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=both -o "$umls"
+    $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=both \
+        --set obsolete_trains=true -o "$umls"
 fi
 import_snomed
 learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false

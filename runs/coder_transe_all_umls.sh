@@ -46,9 +46,9 @@ steps=${STEPS:-1000000}
 encoder=${ENCODER:-google-bert/bert-base-multilingual-cased}
 umls="$terminologies/umls_all.terminology"
 
-# Relations are labelled by RELA, as the released code does; names in all languages.
+# Obsolete terms train, and relations are labelled by RELA, as in the released code; names in all languages.
 if [ ! -e "$umls" ]; then
-    $alphita terminology import umls "$meta" --set relation_label=rela -o "$umls"
+    $alphita terminology import umls "$meta" --set relation_label=rela --set obsolete_trains=true -o "$umls"
 fi
 import_snomed
 learn train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false

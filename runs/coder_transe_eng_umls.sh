@@ -50,9 +50,10 @@ steps=${STEPS:-1000000}
 encoder=${ENCODER:-dmis-lab/biobert-v1.1}
 umls="$terminologies/umls_eng.terminology"
 
-# Relations are labelled by RELA, as the released code does.
+# Obsolete terms train, and relations are labelled by RELA, as in the released code.
 if [ ! -e "$umls" ]; then
-    $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=rela -o "$umls"
+    $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=rela \
+        --set obsolete_trains=true -o "$umls"
 fi
 import_snomed
 learn train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false

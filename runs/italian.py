@@ -426,6 +426,7 @@ ROWS = (
     Row("pipelined", "pipelined", "kge_margin", "injected", "complex"),
     *_with_graph("v3", "MS loss v3", "kge_margin"),
     *_with_graph("injected", "KGE-injected", "kge_injection"),
+    Row("v3_detached", "MS loss v3, margin detached", "kge_margin", None, "complex", {"detach_margin": "true"}),
     Row("pipelined_cls", "pipelined, [CLS]", "kge_margin", "injected", "complex", {"pooling": "cls"}),
     Row("pipelined_16", "pipelined, four times as long", "kge_margin", "injected", "complex", {"epochs": "16"}),
 )

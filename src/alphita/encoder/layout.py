@@ -10,7 +10,6 @@ onnx/                                                 the same model for the run
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,12 +58,6 @@ def legacy_coder(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor)
         bias: (d,) of the pooler.
     """
     return (hidden[:, 0] @ weight.T + bias).tanh()
-
-
-def legacy_coder_name(name: str) -> str:
-    """Return a name as the code of Yuan et al. 2020 reads it: lower case, no " nos ", no "(...)", "-" as a space."""
-    text = f" {name.lower()} ".replace(" nos ", " ")
-    return " ".join(re.sub(r"\(.*?\)", "", text).replace("-", " ").split())
 
 
 Pooling = Literal["mean", "cls", "legacy_coder"]

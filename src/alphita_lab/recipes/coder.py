@@ -14,8 +14,8 @@ Deviations from the paper:
 - `inverse_relations` adds each triple turned round, under a relation of its own. UMLS lists both directions already;
   most other terminologies list one.
 - `least_head_names` above 1 draws only triples whose head has that many names, so that every anchor has a positive.
-- Names are cleaned before encoding (lower case, spaces; the model's manifest lists the rules), so that training and
-  normalization see the same strings.
+- Names are cleaned before encoding: as the released code does (`name_rule`), then by the rules that normalization has
+  too (lower case, spaces). The model's manifest lists them.
 - `start_share` averages some of the starting weights into the final ones (Wortsman et al. 2022), against forgetting.
 - AdamW's weight decay and the clipping of gradients are not stated; the values here are the common ones.
 """
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita_lab.training.engine.settings import RepeatedNames
+from alphita_lab.training.engine.settings import CoderNames
 from alphita_lab.training.terms.samplers import relation_labels
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ CITATION = (
 TRANSE = {"alpha_rel": 0.2, "beta_rel": 5.0, "lam_rel": -28.0, "eps_rel": 0.1, "mu": 0.1}
 
 
-class Config(RepeatedNames):
+class Config(CoderNames):
     """CODER's settings; the defaults are the paper's for English."""
 
     # Data

@@ -13,7 +13,7 @@ Deviations from the paper:
   pooler (tanh) and attends padding. `pooling=legacy_coder` evaluates weights so trained, but does not train.
 - The optimiser is not stated: AdamW with linear warm-up and decay, as Yuan et al. 2022.
 - A concept of several semantic types has its target shared among them; the released code keeps one.
-- `inverse_relations` adds each triple turned round, as in the recipe coder; names are cleaned before encoding.
+- `inverse_relations` adds each triple turned round, and names are cleaned, as in the recipe coder.
 - `dropout_masks=shared` encodes a name that stands several times in a batch once: faster, but its copies are alike.
 """
 
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita_lab.training.engine.settings import RepeatedNames
+from alphita_lab.training.engine.settings import CoderNames
 from alphita_lab.training.terms.samplers import relation_labels
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ CITATION = (
 )
 
 
-class Config(RepeatedNames):
+class Config(CoderNames):
     """Settings of CODER's first version; the defaults are the paper's for English."""
 
     # Data

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 import alphita.config
 from alphita.terminology import languages
+from alphita.terminology.text import DEFAULT_RULES
 
 # Artefacts and files go by their hashes: where they lie may change until the run goes on.
 BY_HASH = ("corpus", "mentions", "graph")
@@ -62,6 +63,11 @@ class TermTraining(alphita.config.Config):
     tensorboard: bool = Field(False, description="also write the log for TensorBoard (ours)")
     checkpoint_every: int = Field(1000, ge=0, description="steps between checkpoints (ours)")
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules by which names are cleaned."""
+        return DEFAULT_RULES
+
     @field_validator("languages")
     @classmethod
     def _languages(cls, value: str) -> str:
@@ -97,6 +103,21 @@ class RepeatedNames(NameTraining):
     def copies_differ(self) -> bool:
         """Whether copies of a name in a batch have vectors of their own."""
         return self.dropout_masks == "own" and self.dropout != 0
+
+
+class CoderNames(RepeatedNames):
+    """Base of the configs of CODER's recipes, which clean names as its released code does."""
+
+    name_rule: Literal["legacy_coder", "none"] = Field(
+        "legacy_coder",
+        description='cleaning of names before the usual one: legacy_coder: no "NOS", no "(...)", "-" as a space '
+        "(released code)",
+    )
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """See `TermTraining`."""
+        return DEFAULT_RULES if self.name_rule == "none" else (self.name_rule, *DEFAULT_RULES)
 
 
 def language_weights(text: str) -> dict[str, float]:
