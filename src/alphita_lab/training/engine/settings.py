@@ -13,10 +13,10 @@ from alphita.terminology import languages
 from alphita.terminology.text import DEFAULT_RULES
 
 # Artefacts and files go by their hashes: where they lie may change until the run goes on.
-BY_HASH = ("corpus", "mentions", "graph")
+BY_HASH = ("corpus", "mentions", "graph", "entities_from")
 # What does not decide the weights (but for rounding, and parts for the draws of dropout): a run may be resumed with
 # others of these.
-ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every")
+ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every", "prepared")
 
 
 class TermTraining(alphita.config.Config):
