@@ -51,7 +51,8 @@ if [ ! -e "$umls" ]; then
     $alphita terminology import umls "$meta" --set relation_label=both --set obsolete_trains=true -o "$umls"
 fi
 import_snomed
-learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false
+learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false \
+    --set checkpoint_minutes=30
 
 # What the paper's tables have beside it, as far as it can be had by name.
 evaluate_all "$umls" mantra "google-bert/bert-base-multilingual-cased"

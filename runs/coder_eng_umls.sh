@@ -53,7 +53,8 @@ if [ ! -e "$umls" ]; then
         --set obsolete_trains=true -o "$umls"
 fi
 import_snomed
-learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false
+learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false \
+    --set checkpoint_minutes=30
 
 # What the paper's tables have beside it, as far as it can be had by name.
 papers="dmis-lab/biobert-v1.1 emilyalsentzer/Bio_ClinicalBERT allenai/scibert_scivocab_uncased"

@@ -9,8 +9,8 @@ finds the medicines that treat it. Each step is of one of two tasks, chosen by c
          that other products have: ||f(E(t + n)) - f(E(v))||, margin gamma.                                (2), (3)
 
 Entities are the names of the terminology, or of another (`entities_from`). Its products train PAP: a head concept's
-name is a title, the relation's name an attribute, the tail's name a value (`alphita terminology import products` makes such a terminology of a table;
-any with relations will do). Text comes from `corpus`:
+name is a title, the relation's name an attribute, the tail's name a value (`alphita terminology import products` makes
+such a terminology of a table; any with relations will do). Text comes from `corpus`:
 
     alphita terminology import products catalogue.tsv -o P.terminology
     alphita train electra_em_pap -t P.terminology -o MODEL --set corpus=text.txt

@@ -16,7 +16,7 @@ from alphita.terminology.text import DEFAULT_RULES
 BY_HASH = ("corpus", "mentions", "graph", "entities_from")
 # What does not decide the weights (but for rounding, and parts for the draws of dropout): a run may be resumed with
 # others of these.
-ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every", "prepared")
+ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every", "checkpoint_minutes", "prepared")
 
 
 class TermTraining(alphita.config.Config):
@@ -113,6 +113,11 @@ class CoderNames(RepeatedNames):
         description='cleaning of names before the usual one: legacy_coder: no "NOS", no "(...)", "-" as a space '
         "(released code)",
     )
+    checkpoint_minutes: float = Field(
+        0.0,
+        ge=0,
+        description="least minutes between checkpoints, each of 8 GB with a full M_r of UMLS; 0: by steps alone (ours)",
+    )
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -168,6 +173,7 @@ class LoopPlan:
     log_every: int  # in steps; 0 means never
     evaluate_every: int  # in steps; 0 means never
     checkpoint_every: int  # in steps; 0 means never
+    checkpoint_minutes: float = 0.0  # least time between two of them
     schedule: str = "linear"  # what follows the warm-up: "linear" to 0, "cosine" to 0, or "constant"
     ema: float = 0.0  # decay of the exponential average of the weights that is kept in the end; 0: none
     keep: str = "last"  # "last", or "best": the weights of the best dev score
@@ -178,7 +184,7 @@ class LoopPlan:
     @classmethod
     def of(cls, config: TermTraining, length: Length | None = None) -> LoopPlan:
         """Return the plan of a recipe's config; `length` replaces the config's own."""
-        own = {field.name: getattr(config, field.name) for field in fields(cls)}
+        own = {field.name: getattr(config, field.name) for field in fields(cls) if hasattr(config, field.name)}
         return cls(**own | (vars(length) if length else {}))
 
 
