@@ -20,7 +20,7 @@ Deviations from the paper, and what it leaves open:
 - The head reads the vector at length 1, as it is compared later. It is kept beside the model, not in it. With
   head=teacher it starts as the projection that made the targets, not at random: a short training has not the steps to
   bring a drawn head to the vectors, and turns the vectors to it instead.
-- Descriptions from the graph are made by our templates; the paper's stand in the authors' pairs alone (BioLORD-Dataset),
+- Descriptions from the graph are made by our templates; the paper's are in the authors' pairs alone (BioLORD-Dataset),
   which `generated` takes as it takes AGCT's definitions.
 - With kinds=...,name a concept's other names count as texts of it: a graph teaches synonyms that way too, of concepts
   that have neither definition nor relations.
