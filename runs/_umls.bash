@@ -51,7 +51,9 @@ learn() {
         how=(--dry-run)
     else
         rows_beside cls
-        if [ ${#beside[@]} -gt 0 ]; then $alphita evaluate --check "${beside[@]}"; fi
+        if [ ${#beside[@]} -gt 0 ]; then
+            $alphita evaluate --check "${beside[@]}"
+        fi
     fi
     if [ ! -e "$model" ] || [ -n "${DRY_RUN:-}" ]; then
         "${launch[@]}" "${@:1:2}" --encoder "$encoder" --output "$model" "${how[@]}" "${@:3}" \

@@ -57,6 +57,6 @@ fi
 papers="google-bert/bert-base-multilingual-cased"
 
 import_snomed
-learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false \
-    --set checkpoint_minutes=30
+learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full \
+    --set checkpoint_minutes=30 --set inverse_relations=false
 evaluate_all "$umls" mantra

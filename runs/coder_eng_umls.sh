@@ -61,6 +61,6 @@ papers+=" microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract"
 papers+=" cambridgeltl/SapBERT-from-PubMedBERT-fulltext"
 
 import_snomed
-learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false \
-    --set checkpoint_minutes=30
+learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full \
+    --set checkpoint_minutes=30 --set inverse_relations=false
 evaluate_all "$umls"
