@@ -23,7 +23,7 @@ from alphita import machine
 from alphita.encoder.encoder import TermEncoder
 from alphita.terminology import store
 from alphita.terminology.text import clean_many
-from alphita_lab.objectives.multi_similarity import term_term
+from alphita_lab.objectives.multi_similarity import multi_similarity, term_term, unit
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.terms.samplers import TripleSampler, usable_triples
 
@@ -114,7 +114,33 @@ LADDER = {
     "+ repeats once": UNPADDED | {"repeats": False},
     "+ bf16": UNPADDED | {"repeats": False, "precision": "auto"},
     "+ own loss, fused AdamW": UNPADDED | {"repeats": False, "precision": "auto", "own_loss": True, "fused": True},
+    "+ own masks (the default)": UNPADDED | {"precision": "auto", "own_loss": True, "fused": True},
 }
+
+
+def anchors_with_gradient(drawn: Iterable[tuple[list[str], torch.Tensor]]) -> dict[str, float]:
+    """Return the share of anchors that give the encoder a gradient, with "shared" and with "own" dropout masks.
+
+    A copy with the same mask is the same vector: no gradient comes from the pair.
+    """
+    encoder = TermEncoder.load("minilm", precision="fp32", max_length=LENGTH)
+    forward = TermForward(encoder, precision="fp32")
+    forward.module.train()
+    shares: dict[str, list[float]] = {"shared": [], "own": []}
+    torch.manual_seed(0)
+    for strings, concept in drawn:
+        for masks, kept in shares.items():
+            rows, once = np.array(strings, dtype=object), masks == "shared"
+            terms, place = np.unique(rows, return_inverse=True) if once else (rows, np.arange(len(rows)))
+            with torch.no_grad():
+                e = unit(forward(encoder.tokenize(terms.tolist()))[torch.from_numpy(place)])
+            similarity = (e @ e.T).requires_grad_()
+            positive = (concept[:, None] == concept[None, :]).fill_diagonal_(False)
+            negative = concept[:, None] != concept[None, :]
+            multi_similarity(similarity, positive, negative, alpha=ALPHA, beta=BETA, lam=LAM, eps=EPS).backward()
+            assert similarity.grad is not None
+            kept.append(float(((similarity.grad != 0) & (similarity < 1 - 1e-5)).any(1).float().mean()))
+    return {masks: float(np.mean(kept)) for masks, kept in shares.items()}
 
 
 def drawing(step: Step, drawn: Iterable[tuple[list[str], torch.Tensor]]) -> Callable[[], float]:
@@ -202,7 +228,12 @@ def main() -> None:
                 median = float(np.median(values))
                 figures[kind][name] = {"seconds": median, "rows_per_second": 2 * K / median, "ratio": base / median}
                 print(f"  {name:<32} {median:7.3f} s  {2 * K / median:8.0f} rows/s  {base / median:6.2f}x")
-    harness.write(given, figures, ontology="hpo", k=K, m=8, max_length=LENGTH)
+        shares = anchors_with_gradient(batches(terminology, "paper", 20))
+        print(
+            "\nanchors with a gradient: "
+            + ", ".join(f"{share:.2f} with {masks} masks" for masks, share in shares.items())
+        )
+    harness.write(given, figures | {"anchors_with_gradient": shares}, ontology="hpo", k=K, m=8, max_length=LENGTH)
 
 
 if __name__ == "__main__":

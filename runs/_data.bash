@@ -2,6 +2,14 @@
 #
 # How the scripts find their files. They source it; those on open data with `data` set to the folder.
 
+# By environment, in all of them: DEVICE=cpu, cuda or cuda:N, without which what trains takes a GPU where there is one.
+case ${DEVICE:-} in
+    "" | cuda) ;;
+    cpu) export CUDA_VISIBLE_DEVICES= ;;
+    cuda:[0-9]*) export CUDA_VISIBLE_DEVICES=${DEVICE#cuda:} ;;
+    *) echo "error: DEVICE=$DEVICE is none of cpu, cuda, cuda:N" >&2; exit 2 ;;
+esac
+
 # Print the path of the file of that name, gzipped or not.
 input() {
     if [ -e "$data/$1" ]; then

@@ -5,7 +5,8 @@
 # settings and steps. By environment, beside what the head of each says:
 #
 #   BASELINES="NAME ..."  hub names (which need a network) or folders of the models that the paper lays beside its own,
-#                         each with [CLS] and with the mean of its tokens; BASELINES= leaves them out
+#                         each with [CLS] and with the mean of its tokens; BASELINES= leaves them out. They are fetched
+#                         before the training; one that cannot be had is "not scored" in the reports, with its reason
 #   TERMINOLOGIES=OUTPUT  the folder of what META is imported to, which several runs may share
 #   VECTORS="KIND:FILE"   files of word and concept vectors, as word_vectors:FILE and concept_vectors:FILE,prefix=UMLS
 #   DRY_RUN=1             import META and say what the training takes in time and memory, here and on a GPU; no more
@@ -42,10 +43,18 @@ begin() {
     mkdir -p "$output" "$terminologies"
 }
 
-# Run `train RECIPE ...` from $encoder to $model, unless that is there; with DRY_RUN say what it takes, and end.
+# Run `train RECIPE ...` from $encoder to $model, unless that is there; with DRY_RUN say what it takes, and end. Before,
+# say which of the rows beside it cannot be had, of the paper's $papers or of BASELINES.
 learn() {
     local how=(--resume)
-    if [ -n "${DRY_RUN:-}" ]; then how=(--dry-run); fi
+    if [ -n "${DRY_RUN:-}" ]; then
+        how=(--dry-run)
+    else
+        rows_beside cls
+        if [ ${#beside[@]} -gt 0 ]; then
+            $alphita evaluate --check "${beside[@]}"
+        fi
+    fi
     if [ ! -e "$model" ] || [ -n "${DRY_RUN:-}" ]; then
         "${launch[@]}" "${@:1:2}" --encoder "$encoder" --output "$model" "${how[@]}" "${@:3}" \
             ${further[@]+"${further[@]}"}
@@ -74,22 +83,22 @@ has() {
     [ -d "$data/$1" ] || { echo "left out: $1, for there is no $data/$1" >&2; return 1; }
 }
 
-# Set `beside` to the rows that stand beside ours. $1: the papers' models, unless BASELINES names others; $2: the
+# Set `beside` to the rows that stand beside ours: the paper's models, $papers, unless BASELINES names others. $1: the
 # poolings they are scored with.
 rows_beside() {
     local name pooling
     beside=()
-    for name in ${BASELINES-$1}; do
-        for pooling in $2; do beside+=(--model "$name,pooling=$pooling,name=$(basename "$name") $pooling"); done
+    for name in ${BASELINES-${papers:-}}; do
+        for pooling in $1; do beside+=(--model "$name,pooling=$pooling,name=$(basename "$name") $pooling"); done
     done
     for name in ${VECTORS:-}; do beside+=(--model "$name"); done
 }
 
 # Evaluate with [CLS] and with the mean of the tokens, as the papers' tables have them; $1: the terminology of UMLS;
-# $2: `mantra`, where the paper has it; $3: the models that the paper lays beside its own.
+# $2: `mantra`, where the paper has it.
 evaluate_all() {
     local umls=$1 benchmark
-    rows_beside "${3:-}" "cls mean"
+    rows_beside "cls mean"
     local systems=(--model "$model,pooling=cls,name=cls" --model "$model,pooling=mean,name=mean"
         ${beside[@]+"${beside[@]}"})
     $alphita evaluate mcsm "${systems[@]}" --terminology "$snomed" -o "$output/mcsm" --force
@@ -109,7 +118,7 @@ evaluate_all() {
         fi
         # The papers' DDBRC, which has no means of tokens.
         if has relation_classification; then
-            rows_beside "${3:-}" cls
+            rows_beside cls
             $alphita evaluate relation_classification --model "$model,pooling=cls,name=cls" \
                 ${beside[@]+"${beside[@]}"} --terminology "$umls" --data "$data" --set fine_tune=true \
                 -o "$output/relation_classification" --force

@@ -56,9 +56,10 @@ fi
 taught=$all
 if [ -n "${PAIRS:-}${EDITIONS:-}" ]; then taught=$umls; fi
 
+papers="cambridgeltl/SapBERT-UMLS-2020AB-all-lang-from-XLMR"
 learn train multilingual --terminology "$taught" --set teacher="$teacher" --set languages="$languages"
 
-rows_beside "cambridgeltl/SapBERT-UMLS-2020AB-all-lang-from-XLMR" cls
+rows_beside cls
 systems=(--model "$model,name=BioLORD-2023-M" --model "$teacher,name=teacher" ${beside[@]+"${beside[@]}"})
 evaluate_biolord "$umls" "${systems[@]}"
 # The names of UMLS in all its languages, without plants and animals.

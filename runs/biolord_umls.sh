@@ -10,12 +10,18 @@
 # DATA     the benchmarks' files, for `sts`, `relatedness`, `mednli_s` and `biosyn`; `alphita evaluate --about NAME` says
 #          where to get them, and what has no folder of its name is left out
 #
-# By environment: BASELINES and VECTORS (runs/_umls.bash); DESCRIPTIONS=8, of a concept's relations at most: the epoch
-# of the paper has 25 M pairs and more; SCORED and DEV, files of scored sentences with commas between, to adapt to and to
-# choose by (the paper: the STS tasks of its benchmarks, in a multi-task setup); TRIPLES, MedNLI's mli_train_v1.jsonl;
-# GENERATED, a JSONL of {"concept_id", "text"} (the paper: 400,000 definitions, AGCT; `alphita terminology verbalise
-# --prompts` writes the prompts for others); GPUS=1 of this machine; ENCODER, a hub name (which needs a network) or a
-# folder; SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own.
+# By environment, what the paper has and META does not; without one of these three the script stops and says where to
+# get it, unless LEAVE_OUT names it (LEAVE_OUT="TRIPLES GENERATED"):
+#
+#   SCORED     files of scored sentences to adapt to, with commas between (the paper: the STS tasks of its benchmarks)
+#   TRIPLES    MedNLI's mli_train_v1.jsonl
+#   GENERATED  AGCT's train.txt, or the authors' pairs, or a JSONL of {"concept_id", "text"} (`alphita terminology
+#              verbalise --prompts` writes the prompts)
+#
+# and DEV, scored sentences to choose by; BASELINES and VECTORS (runs/_umls.bash); DEVICE (runs/_data.bash); GPUS=1 of
+# this machine; DESCRIPTIONS=8, of a concept's relations at most: the epoch of the paper has 25 M pairs and more;
+# ENCODER, a hub name (which needs a network) or a folder; SETTINGS="key=value ...", further settings of the training,
+# with an OUTPUT of their own.
 # DRY_RUN=1 imports META and says what the training takes in time and memory, here and on a GPU.
 #
 # The same command goes on with a run that was cut, in the phase it was in and from its last checkpoint.
@@ -49,6 +55,24 @@ source "$(dirname "$0")/_umls.bash"
 
 needs="MRCONSO MRREL MRDEF MRSTY"
 begin "$@"
+
+# Stop where something is missing that the paper trains on. $1: the variable; $2: what it is and where it is got.
+wanted() {
+    case " ${LEAVE_OUT:-} " in *" $1 "*) return ;; esac
+    if [ -z "${!1:-}" ]; then missing+=("  $1  $2"); fi
+}
+missing=()
+wanted SCORED "scored sentences: stsb-en-train.csv of https://github.com/PhilipMay/stsb-multi-mt, SICK.txt of \
+https://zenodo.org/records/2787612, MedSTS from its authors on request"
+wanted TRIPLES "MedNLI's mli_train_v1.jsonl: https://physionet.org/content/mednli/1.0.0 (credentialed access)"
+wanted GENERATED "AGCT's train.txt: https://huggingface.co/datasets/FremyCompany/AGCT-Dataset, or the authors' pairs: \
+https://huggingface.co/datasets/FremyCompany/BioLORD-Dataset (licences of SNOMED CT and UMLS)"
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "error: BioLORD-2023 trains on what is not given here:" >&2
+    printf '%s\n' "${missing[@]}" >&2
+    echo "give each by environment, or train another model than the paper's: LEAVE_OUT=\"SCORED TRIPLES GENERATED\"" >&2
+    exit 2
+fi
 encoder=${ENCODER:-sentence-transformers/all-mpnet-base-v2}
 descriptions=${DESCRIPTIONS:-8}
 if [ -n "${SCORED:-}" ]; then further+=(--set "scored=$SCORED"); fi
@@ -62,6 +86,9 @@ if [ ! -e "$umls" ]; then
     $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=both -o "$umls"
 fi
 
+# BioSyn's models are one for each set; the released ones are of other sets than these.
+papers="cambridgeltl/SapBERT-from-PubMedBERT-fulltext"
+
 # The training: all phases.
 learn train biolord --terminology "$umls" --set descriptions="$descriptions"
 
@@ -71,7 +98,6 @@ for phase in adapted contrasted contrasted_adapted distilled_0; do
     if [ -d "$model.phases/$phase" ]; then systems+=(--model "$model.phases/$phase,name=$phase"); fi
 done
 systems+=(--model "$model,name=soup")
-# BioSyn's models are one for each set; the released ones are of other sets than these.
-rows_beside "cambridgeltl/SapBERT-from-PubMedBERT-fulltext" cls
+rows_beside cls
 evaluate_biolord "$umls" "${systems[@]}" ${beside[@]+"${beside[@]}"}
 echo "the reports are in $output"

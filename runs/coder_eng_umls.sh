@@ -11,7 +11,8 @@
 # DATA     the benchmarks' files in the folders cadec, psytar, relation_classification;
 #          `alphita evaluate --about NAME` says where to get them, and what has no folder is left out
 #
-# By environment: GPUS=1 of this machine; STEPS=100000; ENCODER, a hub name (which needs a network) or a folder;
+# By environment: DEVICE (runs/_data.bash); GPUS=1 of this machine; STEPS=100000; ENCODER, a hub name (which needs a
+# network) or a folder;
 # SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own; BASELINES, VECTORS and
 # WITHOUT, what the reports lay beside the model (runs/_umls.bash).
 # DRY_RUN=1 imports META and says what the training takes in time and memory, here and on a GPU.
@@ -47,16 +48,19 @@ steps=${STEPS:-100000}
 encoder=${ENCODER:-microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract}
 umls="$terminologies/umls_eng.terminology"
 
-# Relations are labelled by REL and RELA together (section 4.1).
+# Obsolete terms train too, as in the released code. Relations are labelled by REL and RELA together (section 4.1).
 if [ ! -e "$umls" ]; then
-    $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=both -o "$umls"
+    $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=both \
+        --set obsolete_trains=true -o "$umls"
 fi
-import_snomed
-learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full --set inverse_relations=false
 
 # What the paper's tables have beside it, as far as it can be had by name.
 papers="dmis-lab/biobert-v1.1 emilyalsentzer/Bio_ClinicalBERT allenai/scibert_scivocab_uncased"
 papers+=" bionlp/bluebert_pubmed_mimic_uncased_L-12_H-768_A-12"
 papers+=" microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract"
 papers+=" cambridgeltl/SapBERT-from-PubMedBERT-fulltext"
-evaluate_all "$umls" "" "$papers"
+
+import_snomed
+learn train coder --terminology "$umls" --set steps="$steps" --set relation_matrix=full \
+    --set checkpoint_minutes=30 --set inverse_relations=false
+evaluate_all "$umls"

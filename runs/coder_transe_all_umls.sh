@@ -11,7 +11,8 @@
 # DATA     the benchmarks' files in the folders cadec, psytar, mantra, relation_classification;
 #          `alphita evaluate --about NAME` says where to get them, and what has no folder is left out
 #
-# By environment: GPUS=1 of this machine; STEPS=1000000; ENCODER, a hub name (which needs a network) or a folder;
+# By environment: DEVICE (runs/_data.bash); GPUS=1 of this machine; STEPS=1000000; ENCODER, a hub name (which needs a
+# network) or a folder;
 # SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own; BASELINES, VECTORS and
 # WITHOUT, what the reports lay beside the model (runs/_umls.bash).
 # DRY_RUN=1 imports META and says what the training takes in time and memory, here and on a GPU.
@@ -46,12 +47,14 @@ steps=${STEPS:-1000000}
 encoder=${ENCODER:-google-bert/bert-base-multilingual-cased}
 umls="$terminologies/umls_all.terminology"
 
-# Relations are labelled by RELA, as the released code does; names in all languages.
+# Obsolete terms train, and relations are labelled by RELA, as in the released code; names in all languages.
 if [ ! -e "$umls" ]; then
-    $alphita terminology import umls "$meta" --set relation_label=rela -o "$umls"
+    $alphita terminology import umls "$meta" --set relation_label=rela --set obsolete_trains=true -o "$umls"
 fi
-import_snomed
-learn train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false
 
 # What the paper's tables have beside it, as far as it can be had by name.
-evaluate_all "$umls" mantra "google-bert/bert-base-multilingual-cased"
+papers="google-bert/bert-base-multilingual-cased"
+
+import_snomed
+learn train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false
+evaluate_all "$umls" mantra

@@ -11,7 +11,8 @@
 # DATA     the benchmarks' files in the folders cadec, psytar, relation_classification;
 #          `alphita evaluate --about NAME` says where to get them, and what has no folder is left out
 #
-# By environment: GPUS=1 of this machine; STEPS=1000000; ENCODER, a hub name (which needs a network) or a folder;
+# By environment: DEVICE (runs/_data.bash); GPUS=1 of this machine; STEPS=1000000; ENCODER, a hub name (which needs a
+# network) or a folder;
 # SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own; BASELINES, VECTORS and
 # WITHOUT, what the reports lay beside the model (runs/_umls.bash).
 # DRY_RUN=1 imports META and says what the training takes in time and memory, here and on a GPU.
@@ -50,15 +51,17 @@ steps=${STEPS:-1000000}
 encoder=${ENCODER:-dmis-lab/biobert-v1.1}
 umls="$terminologies/umls_eng.terminology"
 
-# Relations are labelled by RELA, as the released code does.
+# Obsolete terms train, and relations are labelled by RELA, as in the released code.
 if [ ! -e "$umls" ]; then
-    $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=rela -o "$umls"
+    $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=rela \
+        --set obsolete_trains=true -o "$umls"
 fi
-import_snomed
-learn train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false
 
 # What the paper's tables have beside it, as far as it can be had by name.
 papers="google-bert/bert-base-cased dmis-lab/biobert-v1.1 emilyalsentzer/Bio_ClinicalBERT"
 papers+=" microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract"
 papers+=" microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext"
-evaluate_all "$umls" "" "$papers"
+
+import_snomed
+learn train coder_transe --terminology "$umls" --set steps="$steps" --set inverse_relations=false
+evaluate_all "$umls"

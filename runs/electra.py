@@ -61,6 +61,7 @@ RANKING, QTREL = "ranking", "qtrel"
 LOG, PRETRAINING, SEARCHED, SETS_FILE = "log.jsonl", "pretraining.json", "qtrel.json", "sets.json"
 # Batch and steps of section 4.2.1: with PAP, and without.
 BATCH, LARGE, LARGE_STEPS = 16, 128, 420_000
+PREPARED = "prepared"
 # Tokens of a pair that is fine-tuned on, at most.
 PAIR_TOKENS = 128
 # Times that a training is scored along the way, and written down.
@@ -75,6 +76,7 @@ class Row:
     title: str
     settings: Mapping[str, str]
     times: int = 1
+    system: str = ""  # what is scored, where nothing trains
 
     @property
     def rho(self) -> float:
@@ -105,6 +107,17 @@ ROWS = (
     *(_with_pap(f"gamma_{margin}", f"ELECTRA+EM+PAP, γ {margin}", gamma=margin) for margin in (2, 6, 8)),
 )
 BY_NAME = {row.name: row for row in (START, *ROWS)}
+
+
+def _beside(out: Path) -> list[Row]:
+    """Return the rows of the systems that are laid beside, as far as they can be had."""
+    return [
+        Row(name, Path(one["system"]).name, START.settings, system=one["system"])
+        for name, one in study.beside(out).items()
+        if not one["missing"]
+    ]
+
+
 # Their models are kept, for `cases`.
 KEPT = ("base", "em", "em_pap", "base_128", "em_128")
 
@@ -136,6 +149,7 @@ class Plan:
     threads: int | None = None
     keep_models: bool = False
     encoder: str = ""
+    beside: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> qtrel.Chosen:
@@ -161,6 +175,8 @@ class Plan:
             **lengths,
             **given,
             "corpus": ",".join(map(str, self.corpus)),
+            # Rows with the same words and entities share their sequences, and all of them their vocabulary.
+            "prepared": str(self.out / PREPARED),
             "seed": str(seed),
             "batch": str(batch),
             **row.settings,
@@ -196,7 +212,7 @@ def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None], *, searc
     """Train and score one row with one seed, as far as that is not done yet."""
     folder, split = plan.out / row.name / str(seed), plan.out / QTREL / qtrel.SPLIT
     model = folder / MODEL
-    system = plan.encoder if row is START else str(model)
+    system = plan.encoder if row is START else row.system or str(model)
     if not (folder / PRETRAINING).is_file():
         _train(plan, row, seed, model, split, alphita)
     if not whole(folder / RANKING, "report"):
@@ -225,13 +241,13 @@ def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None], *, searc
             "fine_tuned": qtrel.fine_tuned(system, folder_of_sets, plan.fine_tuning()),
         }
         report.write(folder / SEARCHED, figures, provenance=report.provenance(config=plan.facts(), seed=seed))
-    if not plan.keep_models and row.name not in KEPT:
+    if not plan.keep_models and not row.system and row.name not in KEPT:
         shutil.rmtree(model, ignore_errors=True)
 
 
 def _train(plan: Plan, row: Row, seed: int, model: Path, split: Path, alphita: Callable[..., None]) -> None:
     """Train a row if its model is not there, and keep what the training tells of itself."""
-    if row is START:
+    if row is START or row.system:
         model.parent.mkdir(parents=True, exist_ok=True)
         untrained: dict[str, Any] = {"figures": {}, "batch": 0, "steps": 0}
         report.write(model.parent / PRETRAINING, untrained, provenance=report.provenance(config=plan.facts()))
@@ -267,7 +283,7 @@ def _train_words(plan: Plan, row: Row, seed: int, model: Path, split: Path) -> l
 def rows_of(out: Path) -> list[dict[str, Any]]:
     """Return the rows that are scored: name, title, rho, gamma, seeds, and the figures of each column by seed."""
     rows = []
-    for row in BY_NAME.values():
+    for row in [*BY_NAME.values(), *_beside(out)]:
         found = {}
         for seed, folder in seeds_in(out / row.name).items():
             if (folder / PRETRAINING).is_file() and whole(folder / RANKING, "report"):
@@ -285,7 +301,7 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
                     "figures": by_column(found),
                 }
             )
-    return rows
+    return [*rows, *({"rho": 0.0, "gamma": 0.0, **row} for row in study.not_scored(out))]
 
 
 def write_table(facts: Mapping[str, Any], out: Path) -> None:
@@ -320,11 +336,13 @@ def run_rows(
                 model = plan.out / row.name / str(seeds[0]) / MODEL
                 alphita(*_train_words(plan, row, seeds[0], model, split), "--dry-run")
         return
+    study.look_for(plan.beside, plan.out)
     for seed in seeds:
-        for row in rows:
-            if row is START and seed != seeds[0]:
+        for row in [*rows, *_beside(plan.out)]:
+            untrained = row is START or row.system
+            if untrained and seed != seeds[0]:
                 continue
-            make(plan, row, seed, alphita, searches=row.name in searched)
+            make(plan, row, seed, alphita, searches=row.name in searched or bool(row.system))
             write_table(facts, plan.out)
             say(f"{row.name}, seed {seed}: done")
 
@@ -678,6 +696,7 @@ def main(words: Sequence[str] | None = None) -> int:
     study.add_settings(one, "--ranking", "attribute_ranking")
     one.add_argument("--most", type=int, help="pairs of a part of QTRel at most; the paper's numbers by default")
     one.add_argument("--threads", type=int, help="of every command; all cores by default")
+    study.add_beside(one)
     one.add_argument("--dry-run", action="store_true", help="only say what each training takes")
     one.add_argument("--keep-models", action="store_true", help=f"also those besides {', '.join(KEPT)}")
     study.add_command(commands, do_table).add_argument("out", type=Path, help="what `run` made")

@@ -17,6 +17,14 @@
 #   ROWS=base_128,em_128,em_pap     for figure 2, and for gamma, rho_1,rho_10,rho_15,gamma_2,gamma_6,gamma_8 after
 #                           these, into the same OUTPUT: tables have all rows that are there
 #   SEEDS=0                 the outer loop
+#   ENTITIES=               a terminology whose names are masked whole; without it those of PRODUCTS are, which PAP
+#                           learns too, so that EM and PAP are not told apart. A tagger's names are imported as a table
+#   RELEASED=               1: what the released scripts have where they differ from the text: 85% of what is masked as
+#                           [MASK], a generator of a quarter, negatives of any attribute, and a rate that stays at its
+#                           peak, for their 420M and 3200M steps end the decay never
+#   BASELINES=              beside the rows, by default Google's Chinese BERT and HFL's Chinese ELECTRA, both of base
+#                           size; one that cannot be had is "not scored"
+#   DEVICE= GPUS=1          cpu, cuda or cuda:N; GPUs of this machine
 #   CHINESEBLUE=            the folder of its files, for table 4; left out without it
 #   THREADS=                of training and scoring; all cores
 #   DRY_RUN=                1: only import and say what each training takes in time and memory
@@ -87,6 +95,12 @@ fi
 threads=()
 if [ -n "${THREADS:-}" ]; then threads=(--threads "$THREADS"); fi
 further=(--set segmenter="${SEGMENTER:-jieba}")
+if [ -n "${ENTITIES:-}" ]; then further+=(--set "entities_from=$ENTITIES"); fi
+if [ -n "${RELEASED:-}" ]; then
+    further+=(--set mask_tokens=0.85 --set generator=0.25 --set negatives_by=any --set schedule=constant)
+fi
+baselines=${BASELINES-google-bert/bert-base-chinese hfl/chinese-electra-base-discriminator}
+for name in $baselines; do further+=(--beside "$name"); done
 for setting in ${TRAIN:-}; do further+=(--set "$setting"); done
 for setting in ${QTREL:-}; do further+=(--qtrel "$setting"); done
 for attribute in ${ATTRIBUTES:-}; do further+=(--attribute "$attribute"); done
@@ -107,6 +121,7 @@ for row in base_128 em_128 em_pap; do
     model="$output/rows/$row/$seed/model"
     if [ -e "$model" ]; then systems+=(--model "$model,name=$row"); fi
 done
+for name in $baselines; do systems+=(--model "$name"); done
 if [ -n "${CHINESEBLUE:-}" ] && [ ${#systems[@]} -gt 0 ] && [ ! -e "$output/chineseblue" ]; then
     $alphita evaluate ner sentence_pair answer_ranking retrieval classification "${systems[@]}" \
         --data "$CHINESEBLUE" --output "$output/chineseblue" ${threads[@]+"${threads[@]}"}

@@ -396,6 +396,7 @@ class Row:
         recipe: what trains it; None: the encoder as it comes, scored once.
         start: the row whose model training starts from; None: the encoder as it comes.
         graph: the graph model whose vectors it takes.
+        system: what is scored instead of the encoder, where nothing trains.
     """
 
     name: str
@@ -404,6 +405,16 @@ class Row:
     start: str | None = "ext"
     graph: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    system: str = ""
+
+
+def _beside(out: Path) -> list[Row]:
+    """Return the rows of the systems that are laid beside, as far as they can be had."""
+    return [
+        Row(name, Path(one["system"]).name, system=one["system"])
+        for name, one in study.beside(out).items()
+        if not one["missing"]
+    ]
 
 
 def _with_graph(name: str, title: str, recipe: str) -> tuple[Row, ...]:
@@ -426,6 +437,9 @@ ROWS = (
     Row("pipelined", "pipelined", "kge_margin", "injected", "complex"),
     *_with_graph("v3", "MS loss v3", "kge_margin"),
     *_with_graph("injected", "KGE-injected", "kge_injection"),
+    Row(
+        "v3_detached", "MS loss v3, margin detached", "kge_margin", graph="complex", settings={"detach_margin": "true"}
+    ),
     Row("pipelined_cls", "pipelined, [CLS]", "kge_margin", "injected", "complex", {"pooling": "cls"}),
     Row("pipelined_16", "pipelined, four times as long", "kge_margin", "injected", "complex", {"epochs": "16"}),
 )
@@ -464,6 +478,7 @@ class Plan:
     scoring: tuple[str, ...] = ()
     threads: int | None = None
     keep_models: bool = False
+    beside: tuple[str, ...] = ()
 
     def training(self, row: Row, seed: int) -> dict[str, str]:
         """Return the settings of one training; what was asked for goes over what a row has, but for its own."""
@@ -515,7 +530,9 @@ def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> None:
     folder = plan.out / row.name / str(seed)
     if whole(folder / REPORT, "report"):
         return
-    system = f"{plan.encoder},pooling=mean" if row.recipe is None else str(trained(plan, row, seed, alphita))
+    system = (
+        f"{row.system or plan.encoder},pooling=mean" if row.recipe is None else str(trained(plan, row, seed, alphita))
+    )
     shutil.rmtree(folder / REPORT, ignore_errors=True)
     words: list[str | Path] = ["--terminology", plan.terminology, "--output", folder / REPORT]
     for item in [*_scoring(plan), *plan.scoring]:
@@ -607,7 +624,7 @@ def tell_costs(plan: Plan, rows: Sequence[Row], seed: int) -> None:
 def scored_rows(out: Path) -> list[dict[str, Any]]:
     """Return the rows that are scored: name, title, seeds, what made them, and the figures of each column by seed."""
     rows = []
-    for row in ROWS:
+    for row in [*ROWS, *_beside(out)]:
         scored = {
             seed: path for seed, folder in seeds_in(out / row.name).items() if whole(path := folder / REPORT, "report")
         }
@@ -626,7 +643,7 @@ def scored_rows(out: Path) -> list[dict[str, Any]]:
                     "figures": by_column(found),
                 }
             )
-    return rows
+    return [*rows, *study.not_scored(out)]
 
 
 def write_table(facts: Mapping[str, Any], out: Path, graphs: Path | None) -> None:
@@ -644,10 +661,11 @@ def run_rows(plan: Plan, rows: Sequence[Row], seeds: Sequence[int]) -> None:
     """Train and score the rows with every seed, and write the table after each."""
     facts = plan.facts()
     study.begin(facts, plan.out)
+    study.look_for(plan.beside, plan.out)
     alphita = study.caller(plan.threads)
     write_table(facts, plan.out, plan.graphs)
     for seed in seeds:
-        for row in rows:
+        for row in [*rows, *_beside(plan.out)]:
             if row.recipe is None and any(whole(path, "report") for path in plan.out.glob(f"{row.name}/*/{REPORT}")):
                 continue
             make(plan, row, seed, alphita)
@@ -953,6 +971,7 @@ def main(words: Sequence[str] | None = None) -> int:
     run.add_argument("--sequence-tokens", type=int, default=254, help="of a text for the injection")
     for phase in ("ext", "margin", "injection"):
         study.add_settings(run, f"--{phase}", phase)
+    study.add_beside(run)
     run.add_argument("--dry-run", action="store_true", help="only say what each training takes")
     run.add_argument("--keep-models", action="store_true", help="also those that nothing starts from")
     one = study.add_command(commands, do_table)

@@ -11,8 +11,9 @@
 # OUTPUT   a folder: umls_ita.terminology, graph, and a folder for each row and seed with its model and report
 # DATA     a folder with relatedness/MayoSRS.csv and UMNSRS_relatedness.csv; without it relatedness is left out
 #
-# By environment: ENCODER, a hub name (which needs a network) or a folder; SEEDS=0; ROWS, all; STEPS=0 (the paper's; see
-# runs/italian.py); DEVICE=cpu or cuda, of the graph models (the encoders find a GPU by themselves); TRANSLATIONS,
+# By environment: GPUS=1 of this machine; BASELINES, hub names (which need a network) or folders to lay beside the rows,
+# by default SapBERT, CODER and mBERT; one that cannot be had is "not scored"; ENCODER, a hub name (which needs a network) or a folder; SEEDS=0; ROWS, all; STEPS=0 (the paper's; see
+# runs/italian.py); DEVICE=cpu, cuda or cuda:N (without it the graph models take the processor); TRANSLATIONS,
 # a CSV file Term1,Term2,Translation1,Translation2 of the pairs of DATA, which the authors made by hand: without it the
 # pairs are compared in English; EXT, MARGIN, INJECTION, GRAPH: further settings, "key=value ...", with an OUTPUT of
 # their own; DRY_RUN=1, only import and say what each training takes whose start is there. The same command goes on with
@@ -89,13 +90,15 @@ if [ ! -e "$italian" ]; then
 fi
 "$python" "$here/italian.py" groups "$italian" -o "$umls" --sources ICPCITA,MDRITA,MSHITA
 
+device=${DEVICE:-cpu}
+device=${device%%:*}
 settings=()
 for setting in ${GRAPH:-}; do settings+=(--set "$setting"); done
 further=()
 if [ -n "${DRY_RUN:-}" ]; then
     further+=(--dry-run)
 else
-    "$python" "$here/italian.py" graph --terminology "$umls" -o "$output/graph" --device "${DEVICE:-cpu}" \
+    "$python" "$here/italian.py" graph --terminology "$umls" -o "$output/graph" --device "$device" \
         ${scored[@]+"${scored[@]}"} ${settings[@]+"${settings[@]}"}
 fi
 
@@ -103,6 +106,9 @@ for setting in ${EXT:-}; do further+=(--ext "$setting"); done
 for setting in ${MARGIN:-}; do further+=(--margin "$setting"); done
 for setting in ${INJECTION:-}; do further+=(--injection "$setting"); done
 if [ -n "${ROWS:-}" ]; then further+=(--rows "$ROWS"); fi
+papers="cambridgeltl/SapBERT-UMLS-2020AB-all-lang-from-XLMR GanjinZero/coder_all"
+papers+=" google-bert/bert-base-multilingual-cased"
+for name in ${BASELINES-$papers}; do further+=(--beside "$name"); done
 if [ -n "$data" ] && [ -n "${TRANSLATIONS:-}" ]; then
     further+=(--score "relatedness.translations=$TRANSLATIONS")
 fi

@@ -22,6 +22,8 @@ from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.encoding import STRINGS_A_BLOCK, Encoder, encode_block
 from alphita.index.neighbours import Vectors
 from alphita.progress import say
+from alphita.report import file_name
+from alphita_lab.evaluation.systems import load_system
 
 TABLE, MODEL, PLAN = "table", "model", "plan.json"
 
@@ -38,10 +40,13 @@ def whole(path: Path, kind: str) -> bool:
 def caller(threads: int | None) -> Callable[..., None]:
     """Return what runs a command of alphita; it raises AlphitaError where that fails, which has said why."""
 
+    gpus = int(os.environ.get("GPUS") or 1)
+
     def alphita(*arguments: str | Path) -> None:
-        command = [sys.executable, "-m", "alphita", *map(str, arguments)]
-        command += [] if threads is None else ["--threads", str(threads)]
-        say(" ".join(["alphita", *command[3:]]))
+        words = [*map(str, arguments), *([] if threads is None else ["--threads", str(threads)])]
+        several = ["-m", "torch.distributed.run", f"--nproc-per-node={gpus}"]
+        command = [sys.executable, *(several if gpus > 1 and words[0] == "train" else []), "-m", "alphita", *words]
+        say(" ".join(["alphita", *words]))
         if subprocess.run(command, check=False).returncode:
             raise AlphitaError(f"this failed: {' '.join(command[2:])}")
 
@@ -69,6 +74,37 @@ def read(file: Path) -> dict[str, Any]:
     """Return what a file of JSON holds."""
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
+
+
+BESIDE = "beside.json"
+
+
+def look_for(systems: Sequence[str], out: Path) -> None:
+    """Find out which systems to lay beside the rows can be had, before anything trains, and write it down."""
+    found = {}
+    for system in systems:
+        found[f"beside_{file_name(system)}"] = {"system": system, "missing": None}
+        try:
+            load_system(system)
+        except AlphitaError as error:
+            say(f"{system}: not scored: {error}")
+            found[f"beside_{file_name(system)}"]["missing"] = str(error)
+    with atomic_file(out / BESIDE, "w") as file:
+        file.write(json.dumps(found, indent=1) + "\n")
+
+
+def beside(out: Path) -> dict[str, dict[str, Any]]:
+    """Return the systems that `look_for` wrote down, by the name of their row: "system", and why one is "missing"."""
+    return read(out / BESIDE) if (out / BESIDE).is_file() else {}
+
+
+def not_scored(out: Path) -> list[dict[str, Any]]:
+    """Return the rows of the systems that cannot be had."""
+    return [
+        {"name": name, "title": f"{one['system']}: not scored, {one['missing']}", "seeds": [], "figures": {}}
+        for name, one in beside(out).items()
+        if one["missing"]
+    ]
 
 
 def seeds_in(folder: Path) -> dict[int, Path]:
@@ -157,6 +193,12 @@ def add_command(commands: Any, action: Callable[..., None]) -> argparse.Argument
     one: argparse.ArgumentParser = commands.add_parser(name, help=told)
     one.set_defaults(action=action)
     return one
+
+
+def add_beside(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names systems to lay beside the rows."""
+    told = "a system to lay beside the rows: a hub name, a folder; can be repeated. What cannot be had is not scored"
+    parser.add_argument("--beside", action="append", default=[], help=told)
 
 
 def act(parser: argparse.ArgumentParser, words: Sequence[str] | None) -> int:

@@ -43,6 +43,7 @@ TRAINING: dict[str, Any] = {
     "dropout": 0.0,
     "start_share": 0.3,
     "noise": 0.5,
+    "name_rule": "none",
     "checkpoint_every": 150,
     "log_every": 25,
     "seed": 0,

@@ -78,6 +78,29 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_its_terms(
     assert (work / "step-00000003" / "state.json").exists()
 
 
+@pytest.mark.parametrize("name", ["coder", "coder_transe", "sapbert"])
+def test_copies_of_a_name_have_dropout_masks_of_their_own_unless_shared(
+    name: str, given: Given, tmp_path: Path, monkeypatch
+) -> None:
+    encode, seen = TermSteps._encode, []
+
+    def spying(self: TermSteps, ready: Any, part: int, number: int) -> torch.Tensor:
+        vectors = encode(self, ready, part, number)
+        seen.append((ready.batch.terms, ready.batch.rows, vectors.detach()))
+        return vectors
+
+    monkeypatch.setattr(TermSteps, "_encode", spying)
+    settings = {"steps": 1, "dropout": 0.3}
+    for more in ({}, {"dropout_masks": "shared"}, {"dropout": 0.0}):
+        recipe = registry.load("alphita_lab.recipes", name)
+        given.train(recipe, tmp_path / f"m{len(seen)}", **settings | more)
+    (own, rows, vectors), *others = seen
+    distinct = len(set(own.tolist()))
+    assert len(own) == rows > distinct
+    assert len(vectors.unique(dim=0)) == rows
+    assert [len(terms) for terms, *_ in others] == [distinct, distinct]
+
+
 def test_an_encoder_that_is_not_like_bert_is_refused(
     given: Given, terminology: Terminology, model: Path, tmp_path: Path
 ) -> None:

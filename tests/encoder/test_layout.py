@@ -14,6 +14,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.layout import ModelSettings
 from alphita.encoder.term_tokenizer import by_token_budget
 from alphita.errors import InputError, UsageError
+from alphita.terminology.text import legacy_coder
 from tests.tiny import tiny_model
 
 from .conftest import write_model
@@ -141,7 +142,7 @@ def test_legacy_coder_is_the_tanh_pooler():
     ],
 )
 def test_legacy_names(name, read):
-    assert layout.legacy_coder_name(name) == read
+    assert legacy_coder(name) == read
 
 
 def test_a_list_tells_what_was_learned_and_goes_with_the_model(tmp_path: Path) -> None:

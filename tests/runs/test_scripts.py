@@ -204,9 +204,10 @@ def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: 
         words, env=environment | {"SETTINGS": "mu=0 seed=3", "BASELINES": "x/base"}, check=True, capture_output=True
     )
     calls = log.read_text().splitlines()
-    assert [re.match(r"alphita (\w+ \w+)", call)[1] for call in calls] == [  # type: ignore[index]
+    assert [re.match(r"alphita (\w+ [\w-]+)", call)[1] for call in calls] == [  # type: ignore[index]
         "terminology import",
         "terminology import",
+        "evaluate --check",
         f"train {recipe}",
         "evaluate mcsm",
         "evaluate mcsm",
@@ -223,8 +224,9 @@ def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: 
     assert cases == (["Mal di schiena"] if every else ["pufferfish poisoning", "angina"])
     assert ("languages=ENG" in calls[0]) == (not every)
     assert "languages=ENG --set sources=SNOMEDCT_US" in calls[1]
-    assert calls[2].endswith("--set mu=0 --set seed=3")
-    assert "--model x/base,pooling=cls,name=base cls --model x/base,pooling=mean,name=base mean" in calls[3]
+    assert calls[2] == "alphita evaluate --check --model x/base,pooling=cls,name=base cls"
+    assert calls[3].endswith("--set mu=0 --set seed=3")
+    assert "--model x/base,pooling=cls,name=base cls --model x/base,pooling=mean,name=base mean" in calls[4]
     (classified,) = [call for call in calls if "evaluate relation_classification" in call]
     assert "pooling=mean" not in classified
     # The papers rank MANTRA against the English names of three sources.

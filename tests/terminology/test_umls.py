@@ -31,6 +31,13 @@ def release(folder: Path, **changes: str | bytes | None) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("trains", [False, True])
+def test_obsolete_terms_train_where_it_is_set(load, trains):
+    terminology, _ = load(umls, SMALL, obsolete_trains=trains)
+    rows, _ = terminology.training_terms()
+    assert ("Gonitis murmurans" in terminology.terms["string"].take(rows).to_pylist()) is trains
+
+
 def test_preferred_terms_without_mrrank(load, tmp_path):
     terminology, _ = load(umls, release(tmp_path / "META", MRRANK=None))
     # TS=P, STT=PF, ISPREF=Y; the only English one so marked in C0000001 is none, so the fewest flags missing.

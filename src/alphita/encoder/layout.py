@@ -10,7 +10,6 @@ onnx/                                                 the same model for the run
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,12 +60,6 @@ def legacy_coder(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor)
     return (hidden[:, 0] @ weight.T + bias).tanh()
 
 
-def legacy_coder_name(name: str) -> str:
-    """Return a name as the code of Yuan et al. 2020 reads it: lower case, no " nos ", no "(...)", "-" as a space."""
-    text = f" {name.lower()} ".replace(" nos ", " ")
-    return " ".join(re.sub(r"\(.*?\)", "", text).replace("-", " ").split())
-
-
 Pooling = Literal["mean", "cls", "legacy_coder"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "legacy_coder")
 SETTINGS = "alphita.json"
@@ -83,6 +76,8 @@ OPENS_ALONE = {
 }
 # A head that guesses masked tokens, trained with the encoder and kept beside it under this name.
 MASKED_LANGUAGE_HEAD = "masked_language_head"
+# Weights as torch pickles them, in one file, or in several that a list names.
+PICKLED, PICKLED_SHARDS = "pytorch_model.bin", "pytorch_model.bin.index.json"
 ONNX_FILES = {"int8": "onnx/model_int8.onnx", "fp32": "onnx/model.onnx"}
 # What a tokenizer needs beside tokenizer.json, under transformers.
 TOKENIZER_FILES = (
@@ -201,6 +196,12 @@ def _positions(file: Path) -> int:
     padding = config.get("pad_token_id")
     before = (1 if padding is None else padding) + 1 if kind in BEHIND_PADDING else 0
     return positions - before
+
+
+def pickled(folder: Path) -> bool:
+    """Tell whether the weights of the model in `folder` are pickled, and come in no other form."""
+    safe = (*folder.glob("*.safetensors"), *folder.glob("0_*/*.safetensors"))
+    return not safe and bool([*folder.glob(f"{PICKLED}*"), *folder.glob(f"0_*/{PICKLED}*")])
 
 
 def int8_alone(folder: Path) -> bool:

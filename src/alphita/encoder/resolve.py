@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import re
 from pathlib import Path
 
-from alphita import artefact, shipped
+from alphita import artefact, registry, shipped
 from alphita.encoder import layout
 from alphita.errors import AlphitaError, InputError, UsageError, require
-from alphita.registry import unknown
 
 # The models that come with Alphita: for English, which is used where nothing speaks for another, and for others too.
 DEFAULT, MULTILINGUAL = SHIPPED = ("alphita-en", "alphita-multi")
@@ -26,12 +26,22 @@ MINILM_SHA256 = {
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
 # Of a hub's model: what torch reads, and of one of ours in int8 alone what runs without it.
-WANTED = ["*.json", "*.txt", "*.safetensors", "*.model", "1_*/*", "2_*/*"]
+WANTED = ["*.json", "*.txt", "*.safetensors", "*.model", "0_*/*", "1_*/*", "2_*/*"]
+# Only of a model that has no safetensors.
+PICKLED = ["pytorch_model*.bin"]
 OURS_TOO = [layout.ONNX_FILES["int8"], layout.LEARNED, "calibration/*"]
 
 
 def resolve(name: str) -> Path:
-    """Return the folder of the encoder `name`."""
+    """Return the folder of the encoder `name`; of one with pickled weights, a folder with them as safetensors."""
+    folder = _folder(name)
+    if layout.pickled(folder) and importlib.util.find_spec("torch") is not None:
+        converted: Path = registry.extension("torch_runtime").as_safetensors(folder)
+        return converted
+    return folder
+
+
+def _folder(name: str) -> Path:
     path = Path(name).expanduser()
     if path.is_dir():
         return _whole(path)
@@ -49,7 +59,7 @@ def resolve(name: str) -> Path:
     if name == "minilm":
         return _packaged_minilm() or _from_hub(MINILM_HUB, "or install the package: pip install 'alphita[train]'")
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
-        problem = unknown("name", name, (*SHIPPED, *TRAINED, "minilm"))
+        problem = registry.unknown("name", name, (*SHIPPED, *TRAINED, "minilm"))
         raise UsageError(f"no such encoder: {problem}; or give the folder of a model, or a hub name like owner/model")
     return _from_hub(name, "there is no such folder either; is the name right, and the network there?")
 
@@ -113,6 +123,8 @@ def _from_hub(name: str, remedy: str) -> Path:
         folder = Path(hub.snapshot_download(name, allow_patterns=WANTED))
         if layout.is_own(folder):
             folder = Path(hub.snapshot_download(name, allow_patterns=[*WANTED, *OURS_TOO]))
+        elif not any(folder.rglob("*.safetensors")):
+            folder = Path(hub.snapshot_download(name, allow_patterns=[*WANTED, *PICKLED]))
         return folder
     except Exception as error:
         # The hub's client raises many kinds: offline, no such repository, no permission, time-outs.

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from alphita import textio
 from alphita.encoder import layout
-from alphita.encoder.layout import legacy_coder_name
 from alphita.errors import InputError
+from alphita.terminology.text import legacy_coder
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class TermTokenizer:
         """Return the token ids of each string, special ones included, cut to the maximal length."""
         texts = list(strings)
         if self.settings.pooling == "legacy_coder":
-            texts = [legacy_coder_name(text) for text in texts]
+            texts = [legacy_coder(text) for text in texts]
         if self.settings.lower_case:
             texts = [text.lower() for text in texts]
         try:

@@ -105,11 +105,18 @@ def strip_accents(string: str) -> str:
     return unicodedata.normalize("NFC", bare)
 
 
+def legacy_coder(string: str) -> str:
+    """What CODER's released code makes of a name: lower case, no " nos ", no "(...)", "-" as a space. Not a default."""
+    text = f" {string.lower()} ".replace(" nos ", " ")
+    return " ".join(re.sub(r"\(.*?\)", "", text).replace("-", " ").split())
+
+
+_BESIDE = (strip_accents, legacy_coder)
 RULES: dict[str, Callable[[str], str]] = {
     rule.__name__: rule
-    for rule in (ignorable, control, numbers, nfkc, quotes, dashes, lowercase, hyphens, spaces, ends, strip_accents)
+    for rule in (ignorable, control, numbers, nfkc, quotes, dashes, lowercase, hyphens, spaces, ends, *_BESIDE)
 }
-DEFAULT_RULES: tuple[str, ...] = tuple(name for name in RULES if name != "strip_accents")
+DEFAULT_RULES: tuple[str, ...] = tuple(name for name, rule in RULES.items() if rule not in _BESIDE)
 
 
 def clean(string: str, rules: Iterable[str] = DEFAULT_RULES) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +13,7 @@ import typer
 
 from alphita import printing, registry
 from alphita.cli._from_spec import JSON, with_options
-from alphita.errors import UsageError
+from alphita.errors import AlphitaError, UsageError
 from alphita.options import HOW, THREADS, group, option
 from alphita_lab.evaluation import EvaluationChoice
 
@@ -32,6 +32,7 @@ class EvaluateSpec:
     force: bool = option(False, panel=HOW, help="Move an existing report aside and create a new one.")
     list: bool = option(False, help="List the benchmarks and exit.")
     about: str | None = option(None, metavar="BENCHMARK", help="Describe a benchmark and its options, and exit.")
+    check: bool = option(False, help="Open each system, say which cannot be had and why, and exit.")
     compare: tuple[Path, Path] | None = option(None, metavar="A B", help="Compare two report folders.")
     json: bool = option(False, help=JSON)
 
@@ -50,6 +51,8 @@ def evaluate(spec: EvaluateSpec) -> None:
         _list(spec.json)
     elif spec.about:
         _about(spec.about, spec.json)
+    elif spec.check:
+        _check([*spec.choice.models, *spec.choice.baselines])
     elif spec.compare:
         _compare(*spec.compare, seed=spec.choice.seed, as_json=spec.json)
     else:
@@ -106,6 +109,16 @@ def _about(name: str, as_json: bool) -> None:
             say(f"{number}. {reason}")
 
 
+def _check(systems: Sequence[str]) -> None:
+    from alphita_lab.evaluation.systems import load_system, name_of
+
+    for spec in systems:
+        try:
+            print(f"{load_system(spec).name}: ready")
+        except AlphitaError as error:
+            print(f"{name_of(spec)}: not scored: {error}")
+
+
 def _compare(first: Path, second: Path, *, seed: int, as_json: bool) -> None:
     from alphita_lab.evaluation.report import comparison
 
@@ -156,14 +169,15 @@ def _run(spec: EvaluateSpec) -> None:
     else:
         printing.console().print(page.summary_tables(report))
         print(f"the report: {out / 'report.html'}")
-    failed = [
+    rows = [(entry, one) for entry in report["benchmarks"] for one in entry["systems"]]
+    failed = any(one.get("failed") for _, one in rows)
+    left = [
         f"{entry['name']}: {one['name']}" + (" (not compared with the baseline)" if "figures" in one else "")
-        for entry in report["benchmarks"]
-        for one in entry["systems"]
-        if one.get("failed")
+        for entry, one in rows
+        if one.get("failed") or one.get("missing")
     ]
-    if failed:
-        print(f"not scored, for reasons that the report gives: {'; '.join(failed)}", file=sys.stderr)
+    if left:
+        print(f"not scored, for reasons that the report gives: {'; '.join(left)}", file=sys.stderr)
     if undrawn := pictures_failed(report):
         print(f"pictures: {undrawn}", file=sys.stderr)
     if failed or undrawn:

@@ -20,6 +20,7 @@ from alphita.encoder.layout import ModelSettings
 from alphita.encoder.term_tokenizer import Batch, by_token_budget
 from alphita.errors import InputError, UsageError, require
 from alphita_lab.encoder import bert, injected_bert
+from alphita_lab.encoder.pickled import as_safetensors as as_safetensors  # for the product
 
 # So few are done by one thread before another would be awake: some five terms.
 FEW_TOKENS = 48
@@ -230,9 +231,8 @@ def _load(folder: Path, settings: ModelSettings) -> Any:  # noqa: ANN401 - a tra
             raise InputError("pooling legacy_coder reads a plain BERT; this one has entities injected", file=folder)
         return injected_bert.load(folder)
     if not any(folder.glob("*.safetensors")):
-        pickled = (folder / "pytorch_model.bin").is_file()
-        problem = "has only pickled weights, which alphita never opens" if pickled else "has no model.safetensors"
-        raise InputError(problem, file=folder, remedy="give a model saved as safetensors")
+        remedy = "give a model with model.safetensors or pytorch_model.bin"
+        raise InputError("has no weights that torch reads", file=folder, remedy=remedy)
     transformers.utils.logging.disable_progress_bar()
     verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()  # what is missing is said below, as an error

@@ -21,7 +21,7 @@ from alphita_lab.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, l
 from alphita_lab.evaluation.report import page, pictures
 from alphita_lab.evaluation.scoring import confusions
 from alphita_lab.evaluation.scoring.results import Result, compare, figures_of
-from alphita_lab.evaluation.systems import ConceptSystem, System, VectorSystem, load_system
+from alphita_lab.evaluation.systems import ConceptSystem, System, VectorSystem, load_system, name_of
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 
 ALL = "all"
@@ -65,7 +65,8 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
     # The page needs it: better said now than when all is scored.
     require("jinja2", "evaluate")
     tasks, systems = _read(plan)
-    baseline = list(systems)[len(plan.models)] if plan.baselines else None
+    had = [name for name in list(systems)[len(plan.models) :] if not isinstance(systems[name], Missing)]
+    baseline = had[0] if had else None
     shown = None
     if plan.pictures and plan.terminology is not None:
         shown = pictures.choose(plan.terminology, systems, seed=plan.seed)
@@ -121,7 +122,7 @@ def _read(plan: EvaluationPlan) -> tuple[list[_Task], dict[str, Any]]:
     settings = settings_of(plan.settings, modules)
     chosen = {name: config.resolve(module.Options, sets=settings[name]) for name, module in modules.items()}
     # What is mistyped is told before anything is read: of the benchmarks above, of the systems here.
-    systems = _open([*plan.models, *plan.baselines])
+    systems = open_systems([*plan.models, *plan.baselines])
     tasks = []
     for name, options in chosen.items():
         module = modules[name]
@@ -154,18 +155,38 @@ def _is_missing(error: AlphitaError, terminology: Terminology | None) -> bool:
     return " finds no " in error.problem or (terminology is not None and error.file == terminology.path)
 
 
-def _open(specs: Sequence[str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Missing:
+    """A system that cannot be had, such as a hub's without a network, and why."""
+
+    reason: str
+
+
+def open_systems(specs: Sequence[str]) -> dict[str, Any]:
+    """Return the systems by name; one that cannot be had is `Missing`, unless none can: its error is raised then."""
     systems: dict[str, Any] = {}
     files: set[str] = set()
+    errors: list[AlphitaError] = []
     for spec in specs:
-        system = load_system(spec)
-        if file_name(system.name) in files:
+        system: Any
+        try:
+            system = load_system(spec)
+            name = system.name
+        except UsageError:
+            raise
+        except AlphitaError as error:
+            errors.append(error)
+            system, name = Missing(str(error)), name_of(spec)
+            progress.say(f"{name}: not scored: {error}")
+        if file_name(name) in files:
             raise UsageError(
-                f"two systems are called {system.name!r} (as far as a file name can tell them apart); leave one out "
+                f"two systems are called {name!r} (as far as a file name can tell them apart); leave one out "
                 "or, if it is an encoder, add ,name=ANOTHER"
             )
-        files.add(file_name(system.name))
-        systems[system.name] = system
+        files.add(file_name(name))
+        systems[name] = system
+    if errors and len(errors) == len(specs):
+        raise errors[0]
     return systems
 
 
@@ -201,6 +222,9 @@ def _entry(
         raise UsageError(f"the benchmark {task.name} needs a system for {what}; none of {list(systems)} is one")
     results: dict[str, Result] = {}
     for name, system in systems.items():
+        if isinstance(system, Missing):
+            entry["systems"].append({"name": name, "not_applicable": system.reason, "missing": True})
+            continue
         if name not in fitting:
             entry["systems"].append({"name": name, "not_applicable": f"needs a system for {what}"})
             continue

@@ -11,9 +11,9 @@ S_ik is the cosine of two mentions' vectors and S_kge_ik that of their concepts'
 counts as its real and imaginary parts, end to end. P_i and N_i are mined from S as in `multi_similarity`. Two mentions
 of one concept have S_kge = 1, so that v3 gives a positive pair the margin 1 - S and the exponent -alpha (2 S - 1).
 
-Whether gradients flow through v3's margin is not stated. Detached (the default), every pair pulls or pushes with its
-share of the sum, as in v1; otherwise a positive pair's slope doubles, and a negative pair's doubles where S > S_kge and
-is 0 where S < S_kge: the loss then leaves alone what the graph calls nearer.
+Gradients flow through v3's margin, as equation (3) is printed: a positive pair's slope is twice that of v1, a negative
+pair's twice where S > S_kge and 0 where S < S_kge, so that the loss leaves alone what the graph calls nearer. Detached,
+every pair pulls or pushes with its share of the sum, as in v1.
 
 A concept without a vector in the graph is not stated either: its negative pairs get v2's lambda_n.
 """
@@ -70,7 +70,7 @@ def ms_v3(
     beta: float = 50.0,
     eps: float = 0.1,
     mining: bool = True,
-    detach_margin: bool = True,
+    detach_margin: bool = False,
     lambda_n: float = LAMBDA_N,
 ) -> torch.Tensor:
     """Return equation (3), margins that follow the graph.

@@ -20,6 +20,8 @@ Deviations from the paper, and what it leaves open:
 - The head reads the vector at length 1, as it is compared later. It is kept beside the model, not in it. With
   head=teacher it starts as the projection that made the targets, not at random: a short training has not the steps to
   bring a drawn head to the vectors, and turns the vectors to it instead.
+- Descriptions from the graph are made by our templates; the paper's are in the authors' pairs alone (BioLORD-Dataset),
+  which `generated` takes as it takes AGCT's definitions.
 - With kinds=...,name a concept's other names count as texts of it: a graph teaches synonyms that way too, of concepts
   that have neither definition nor relations.
 - Texts of a concept that a pair's drawn name names too, and equal texts, are no negatives of the pair either.
@@ -70,7 +72,9 @@ class Config(AdaptedTraining):
         "name: the concept's other names too (ours)",
     )
     descriptions: int = Field(3, ge=0, description="maximum descriptions per concept (not stated; ours)")
-    generated: str = Field("", description="JSONL file of generated definitions (Training data: of 400,000 concepts)")
+    generated: str = Field(
+        "", description="generated definitions: JSONL, or AGCT or the authors' pairs as published (Training data)"
+    )
     max_length: int = Field(128, ge=3, description="tokens per name, text or sentence (not stated; ours)")
     pooling: Literal["cls", "mean"] = Field("mean", description="vector: [CLS] or the mean of the tokens (STAMB2)")
     # Phase 0: adaptation

@@ -5,7 +5,7 @@ Terms of one concept are drawn together and others pushed apart (MS loss on term
 relation's matrix M_r is drawn to its tail (MS loss on term-relation-term pairs). Vectors then rank concepts by cosine.
 
 Deviations from the paper:
-- A row that stands several times in a batch is encoded once, so its copies share one dropout mask.
+- `dropout_masks=shared` encodes a name that stands several times in a batch once: faster, but its copies are alike.
 - All kinds of M_r start at the identity, so that S_rel starts as S; the paper does not state the start. Its full
   matrices take 16 d^2 bytes a relation, of which UMLS has some 1,000; `diagonal` takes almost none, and where it was
   measured found 58.1% of held-out synonyms for 58.9% and told 74.2% of relations for 78.7% (docs/results/ablations.md).
@@ -14,8 +14,8 @@ Deviations from the paper:
 - `inverse_relations` adds each triple turned round, under a relation of its own. UMLS lists both directions already;
   most other terminologies list one.
 - `least_head_names` above 1 draws only triples whose head has that many names, so that every anchor has a positive.
-- Names are cleaned before encoding (lower case, spaces; the model's manifest lists the rules), so that training and
-  normalization see the same strings.
+- Names are cleaned before encoding: as the released code does (`name_rule`), then by the rules that normalization has
+  too (lower case, spaces). The model's manifest lists them.
 - `start_share` averages some of the starting weights into the final ones (Wortsman et al. 2022), against forgetting.
 - AdamW's weight decay and the clipping of gradients are not stated; the values here are the common ones.
 """
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita_lab.training.engine.settings import NameTraining
+from alphita_lab.training.engine.settings import CoderNames
 from alphita_lab.training.terms.samplers import relation_labels
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ CITATION = (
 TRANSE = {"alpha_rel": 0.2, "beta_rel": 5.0, "lam_rel": -28.0, "eps_rel": 0.1, "mu": 0.1}
 
 
-class Config(NameTraining):
+class Config(CoderNames):
     """CODER's settings; the defaults are the paper's for English."""
 
     # Data
@@ -116,7 +116,7 @@ def train(
     """Train an encoder as CODER and save it to `out`."""
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.runs import Phase
-    from alphita_lab.training.terms.batches import Batch, TermSteps
+    from alphita_lab.training.terms.batches import Batch, TermSteps, to_encode
     from alphita_lab.training.terms.names import begin
     from alphita_lab.training.terms.samplers import TripleSampler, usable_triples
 
@@ -138,7 +138,7 @@ def train(
 
     def draw(number: int) -> Batch:
         drawn = sampler.batch(number)
-        terms, place = np.unique(np.concatenate([drawn.head_term, drawn.tail_term]), return_inverse=True)
+        terms, place = to_encode(np.concatenate([drawn.head_term, drawn.tail_term]), once=not config.copies_differ)
         arrays = {
             "place": place,
             "concept": np.concatenate([drawn.head, drawn.tail]),

@@ -13,8 +13,8 @@ Deviations from the paper:
   pooler (tanh) and attends padding. `pooling=legacy_coder` evaluates weights so trained, but does not train.
 - The optimiser is not stated: AdamW with linear warm-up and decay, as Yuan et al. 2022.
 - A concept of several semantic types has its target shared among them; the released code keeps one.
-- `inverse_relations` adds each triple turned round, as in the recipe coder; names are cleaned before encoding.
-- A row that stands several times in a batch is encoded once, so its copies share one dropout mask.
+- `inverse_relations` adds each triple turned round, and names are cleaned, as in the recipe coder.
+- `dropout_masks=shared` encodes a name that stands several times in a batch once: faster, but its copies are alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita_lab.training.engine.settings import NameTraining
+from alphita_lab.training.engine.settings import CoderNames
 from alphita_lab.training.terms.samplers import relation_labels
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ CITATION = (
 )
 
 
-class Config(NameTraining):
+class Config(CoderNames):
     """Settings of CODER's first version; the defaults are the paper's for English."""
 
     # Data
@@ -100,7 +100,7 @@ def train(
     from alphita_lab.objectives.transe import RelationVectors
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.runs import Phase
-    from alphita_lab.training.terms.batches import Batch, TermSteps
+    from alphita_lab.training.terms.batches import Batch, TermSteps, to_encode
     from alphita_lab.training.terms.names import begin
     from alphita_lab.training.terms.samplers import NameGroupSampler, SemanticTypes, usable_triples
 
@@ -125,7 +125,7 @@ def train(
     def draw(number: int) -> Batch:
         drawn = sampler.batch(number)
         rows = np.concatenate([drawn.head_term, drawn.tail_term, drawn.corrupted_term])
-        terms, place = np.unique(rows, return_inverse=True)
+        terms, place = to_encode(rows, once=not config.copies_differ)
         concept = np.concatenate([drawn.head, drawn.tail, drawn.corrupted])
         arrays = {"place": place, "concept": concept, "relation": drawn.relation}
         if types is not None:

@@ -8,9 +8,9 @@ finds the medicines that treat it. Each step is of one of two tasks, chosen by c
     PAP  a title with the name of an attribute is brought near to the attribute's values, and away from values
          that other products have: ||f(E(t + n)) - f(E(v))||, margin gamma.                                (2), (3)
 
-Entities are the names of the terminology, and its products train PAP: a head concept's name is a title, the relation's
-name an attribute, the tail's name a value (`alphita terminology import products` makes such a terminology of a table;
-any with relations will do). Text comes from `corpus`:
+Entities are the names of the terminology, or of another (`entities_from`). Its products train PAP: a head concept's
+name is a title, the relation's name an attribute, the tail's name a value (`alphita terminology import products` makes
+such a terminology of a table; any with relations will do). Text comes from `corpus`:
 
     alphita terminology import products catalogue.tsv -o P.terminology
     alphita train electra_em_pap -t P.terminology -o MODEL --set corpus=text.txt
@@ -22,12 +22,17 @@ ELECTRA+EM is rho=0; ELECTRA as it was, rho=0, entities=false, segmenter=none. W
 Deviations from the paper, and what it leaves open:
 - Equation (1) as printed lacks a sign and the sum over tokens; it is ELECTRA's: the generator's cross-entropy plus 50
   times the mean binary cross-entropy of all tokens. See `objectives.replaced_token`.
-- The steps, 420M and 3400M as printed, cannot be meant; 420K and 3400K are taken. Batch 128 goes with the first (EM),
-  16 with the second (EM + PAP), which has 1.01 times the sequences. The default is the second.
+- The steps, 420M and 3400M as printed, cannot be run to their end; 420K and 3400K are taken. Batch 128 goes with the
+  first (EM), 16 with the second (EM + PAP), which has 1.01 times the sequences. The default is the second. The released
+  scripts have 420M (batch 120) and 3200M too: cut wherever it was, such a training keeps its peak rate after the
+  warm-up, as schedule=constant does.
+- Where entities are the names of the products' terminology, EM masks what PAP learns: for the two apart, set
+  `entities_from`. The paper has a recogniser, the released code words of jieba alone.
 - What a batch of PAP is, is not stated: here `attribute_batch` titles, each with one attribute and its values.
 - Title and attribute's name are one text (§3.2), though figure 1 shows two.
 - E, the vector of a text, is not stated: the released code's [CLS], or with pooling=mean the mean of the tokens.
-- With negatives_by=frequency a value is a negative as often as it is a positive, so that being frequent tells nothing.
+- A negative is no value that the product has, under any attribute. With negatives_by=frequency a value is a negative as
+  often as it is a positive, so that being frequent tells nothing.
 - The released code masks the first three quarters of a sequence only, and lets negatives be told by their sign (see
   `objectives.attribute_prediction`): not followed.
 - Weight decay spares biases and layer norms, as in all recipes here; accumulation and clipping are not stated.
@@ -44,6 +49,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from alphita.errors import InputError
+from alphita.terminology.store import load_terminology
 from alphita_lab.training.engine.settings import language_weights
 from alphita_lab.training.text.pretraining_data import (
     Pretraining,
@@ -80,13 +86,21 @@ class Config(Pretraining):
     generator: float = Field(1 / 3, gt=0, le=1, description="the generator's share of the width (§4.2.1)")
     # Objective
     masked: float = Field(0.15, gt=0, le=1, description="share of the tokens masked (§3.1)")
+    mask_tokens: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="share of the masked tokens shown as [MASK]; the rest is guessed unchanged (§3.1: all; released "
+        "code: 0.85)",
+    )
     weight: float = Field(50.0, gt=0, description="lambda, weight of finding replaced tokens (not stated; ELECTRA's)")
     rho: float = Field(0.05, ge=0, lt=1, description="share of the steps that are PAP; 0: none (§4.3.2)")
     gamma: float = Field(4.0, gt=0, description="PAP's margin (§4.3.2)")
     negatives: int = Field(2, ge=1, description="negatives for each value (§3.2)")
-    negatives_by: Literal["uniform", "frequency"] = Field(
+    negatives_by: Literal["uniform", "frequency", "any"] = Field(
         "uniform",
-        description="how to draw values as negatives: uniformly, or by their frequency as positives (§3.2; ours)",
+        description="how to draw negatives: the attribute's values alike (§3.2) or by their frequency (ours), or any "
+        "attribute's values, with repeats, but those shown as positive (released code)",
     )
     values: int = Field(32, ge=1, description="maximum values of a title's attribute per batch (not stated; ours)")
     # Optimisation
@@ -165,9 +179,7 @@ def _table(config: Config, sources: Sources) -> Products:
         languages=list(language_weights(config.languages)),
         split=sources.split,
     )
-    table = Products(
-        products, dev=config.dev_attributes, seed=config.seed, by_frequency=config.negatives_by == "frequency"
-    )
+    table = Products(products, dev=config.dev_attributes, seed=config.seed, negatives_by=config.negatives_by)
     if config.dev_attributes and not len(table.dev):
         raise InputError(
             "no value of a product can be held out: of a triple that is, title and value must both have others",
@@ -189,6 +201,8 @@ def _pretrain(
 
     run = Run("electra_em_pap", phase, config, start)
     run.facts |= sources.facts
+    if config.entities and config.entities_from:
+        run.facts["entities"] = load_terminology(config.entities_from).content_hash
     texts, dev = _texts(run, config, start, sources)
     modules: dict[str, torch.nn.Module] = {GENERATOR: texts.generator, HEAD: texts.head}
     sequences = texts.sequences.counts
@@ -249,7 +263,7 @@ def _texts(
         head,
         sequences,
         SequenceBatches(rows, batch=config.batch, seed=config.seed),
-        masking(start, config.masked),
+        masking(start, config.masked, config.mask_tokens),
         seed=config.seed,
         weight=config.weight,
         tokens_at_once=config.tokens_at_once,

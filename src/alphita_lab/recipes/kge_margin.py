@@ -18,7 +18,8 @@ Deviations from the paper, and what it leaves open:
 - The m nearest mentions are those of other concepts; there those of the prototype's own may be among them. A mention
   that several prototypes bring stands once in a batch.
 - Strings that name several concepts do not train.
-- lambda of v1, prototypes a concept, and whether gradients flow through the margin are not stated; see the settings.
+- lambda of v1 and prototypes a concept are not stated; see the settings. Gradients flow through v3's margin, as its
+  equation is printed; `detach_margin=true` holds them back.
 - A concept without a vector in the graph: its negative pairs get v2's lambda_n, its positive ones need no vector.
 - Names are cleaned before encoding (lower case, spaces), as in all recipes here; contexts are as they were written.
 - Biases and layer norms are not decayed, as in all recipes here.

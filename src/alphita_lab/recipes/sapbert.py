@@ -11,7 +11,7 @@ Deviations from the paper:
   terminology they hardly meet.
 - Gradients are clipped, and biases and layer norms are not decayed, as in all recipes here.
 - Pairs are drawn alike, so that `languages` chooses names but cannot weight them.
-- A row that stands several times in a batch is encoded once, so its copies share one dropout mask.
+- `dropout_masks=shared` encodes a name that stands several times in a batch once: faster, but its copies are alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from alphita_lab.training.engine.settings import NameTraining
+from alphita_lab.training.engine.settings import RepeatedNames
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +37,7 @@ CITATION = (
 )
 
 
-class Config(NameTraining):
+class Config(RepeatedNames):
     """SapBERT's settings; the defaults are the paper's."""
 
     # Data
@@ -82,7 +82,7 @@ def train(
     from alphita_lab.objectives.triplet_mining import mined_term_term
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.runs import Phase
-    from alphita_lab.training.terms.batches import Batch, TermSteps
+    from alphita_lab.training.terms.batches import Batch, TermSteps, to_encode
     from alphita_lab.training.terms.names import begin
     from alphita_lab.training.terms.samplers import PairSampler
 
@@ -98,7 +98,7 @@ def train(
 
     def draw(number: int) -> Batch:
         concept, first, second = sampler.batch(number)
-        terms, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+        terms, place = to_encode(np.concatenate([first, second]), once=not config.copies_differ)
         return Batch(terms, {"place": place, "concept": np.concatenate([concept, concept])}, rows=2 * config.pairs)
 
     # Objective: the MS loss over the pairs of mined triplets.

@@ -10,7 +10,7 @@ import html
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -231,7 +231,7 @@ def definitions(
 
 
 def generated_definitions(
-    terminology: Terminology, texts: Mapping[str, str], withheld: Withheld, counts: Counter[str]
+    terminology: Terminology, texts: Mapping[str, Sequence[str]], withheld: Withheld, counts: Counter[str]
 ) -> tuple[NDArray[np.int32], list[str]]:
     """Return the generated definitions of live concepts that are fit: (n,) int32 rows, ascending, and n texts."""
     rows = rows_of(terminology, texts)
@@ -242,7 +242,7 @@ def generated_definitions(
     ):
         if count:
             counts[f"generated: {problem}"] += count
-    pairs = sorted((row, texts[curie]) for curie, row in live.items())
+    pairs = sorted((row, text) for curie, row in live.items() for text in texts[curie])
     return _fit_all(terminology, iter(pairs), withheld, "generated", counts)
 
 

@@ -23,6 +23,7 @@ from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, whole_characters
 from alphita_lab.verbalisation.prompts import UNKNOWN
+from alphita_lab.verbalisation.published import is_published, read_published
 
 MAX_CHARACTERS = 1_500
 SYNC_EVERY = 20  # answers
@@ -116,9 +117,11 @@ def wrong(answer: str, longest: int = MAX_CHARACTERS) -> str | None:
     return None
 
 
-def read_generated(path: Path | str, terminology: Terminology, rejects: Rejects | None = None) -> dict[str, str]:
-    """Read generated definitions: JSONL of {"concept_id", "text"}."""
+def read_generated(path: Path | str, terminology: Terminology, rejects: Rejects | None = None) -> dict[str, list[str]]:
+    """Read generated definitions: JSONL of {"concept_id", "text"}, or as others publish them (see `published`)."""
     aside = rejects if rejects is not None else Rejects()
+    if is_published(Path(path)):
+        return read_published(Path(path), terminology, aside)
     lines: list[tuple[int, str, str]] = []
     for number, entry in _entries(path, aside):
         concept_id, text = entry.get("concept_id"), entry.get("text")
@@ -149,7 +152,7 @@ def read_generated(path: Path | str, terminology: Terminology, rejects: Rejects 
             file=path,
             remedy='give lines of {"concept_id": "…", "text": "…"}; the lines set aside say what is wrong',
         )
-    return {own: text for own, (_, text) in kept.items()}
+    return {own: [text] for own, (_, text) in kept.items()}
 
 
 class _Failed(Exception):

@@ -54,7 +54,7 @@ def verbalise(
     languages: Collection[str] = ("en",),
     kinds: Collection[str] = KINDS,
     descriptions: int = 3,
-    generated: Mapping[str, str] | None = None,
+    generated: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
 ) -> Texts:
     """Return the texts of the live concepts.

@@ -16,6 +16,7 @@ from alphita_lab.recipes import coder
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.terms.names import TrainingNames
 from alphita_lab.training.terms.samplers import TripleSampler, usable_triples
+from tests.stanzas import Stanza, ontology
 
 SMALL = {
     "k": 16,
@@ -71,6 +72,19 @@ def test_names_train_with_noise_too_but_held_out_ones_in_no_form(
     assert sorted(noised) == sorted(plain.strings)
     assert f"training on {2 * len(plain.strings):,} names" in capsys.readouterr().err
     assert artefact.verify(tmp_path / "m", "model")["config"]["noise"] == 1.0
+
+
+def test_names_are_cleaned_as_the_released_code_does_and_what_is_held_out_stays_out(tmp_path: Path) -> None:
+    stanzas = [
+        Stanza(1, ("Heart pain, NOS", "heart pain", "Heart pain NOS (disorder)", "(all)")),
+        Stanza(2, ("X-linked pain (acute)", "pain")),
+    ]
+    terminology = ontology(tmp_path / "t", stanzas)
+    names = TrainingNames(terminology, rules=coder.Config().rules, exclude=frozenset(["x linked pain"]))
+    assert names.strings == ["heart pain", "pain"]
+    assert names.offsets.tolist() == [0, 1, 2]
+    plain = TrainingNames(terminology, rules=coder.Config(name_rule="none").rules)
+    assert len(plain.strings) == 6
 
 
 @pytest.mark.parametrize("kind", ["full", "low_rank"])

@@ -22,10 +22,11 @@ from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.encoder.electra import Generator
 from alphita_lab.recipes import electra_em_pap
-from alphita_lab.training.text import corpora, sequences
+from alphita_lab.training.text import corpora, pretraining_data, sequences
 from alphita_lab.training.text.masked_steps import ReplacedTokenSteps
 from alphita_lab.training.text.sequences import Sequences
 from tests.search.conftest import products_of
+from tests.stanzas import Stanza, ontology
 
 SMALL: dict[str, Any] = {
     "vocabulary": 160,
@@ -106,6 +107,33 @@ def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
     monkeypatch.setattr(sequences, "pack_spans", None)
     electra_em_pap.train(terminology, str(model), tmp_path / "cut", config(moved), resume=True)
     assert [line["loss"] for line in log(tmp_path / "cut")] == [line["loss"] for line in log(tmp_path / "whole")]
+
+
+def test_entities_may_be_those_of_another_terminology(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    others = [Stanza(1, ["cough", "sore throat"]), Stanza(2, ["against"])]
+    named = ontology(tmp_path / "others.terminology", others)
+    settings = {"rho": 0.0, "steps": 1, "warmup_steps": 0}
+    of = {}
+    for name, path in (("own", ""), ("other", str(named.path))):
+        electra_em_pap.train(terminology, str(model), tmp_path / name, config(corpus, entities_from=path, **settings))
+        of[name] = artefact.open_manifest(tmp_path / name, "model")
+    # Each line says "against" once, and in one of four cough or sore throat.
+    assert of["other"]["sequences"]["entities"] == 192 + 192 // 4 != of["own"]["sequences"]["entities"]
+    assert of["other"]["entities"] == named.content_hash
+    assert "entities" not in of["own"]
+
+
+def test_what_is_prepared_is_kept_for_other_trainings(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    settings = {"rho": 0.0, "steps": 2, "prepared": str(tmp_path / "kept"), "mask_tokens": 0.85}
+    electra_em_pap.train(terminology, str(model), tmp_path / "first", config(corpus, **settings))
+    monkeypatch.setattr(sequences, "pack_spans", None)
+    monkeypatch.setattr(pretraining_data, "_train_vocabulary", None)
+    electra_em_pap.train(terminology, str(model), tmp_path / "second", config(corpus, **settings))
+    assert [line["loss"] for line in log(tmp_path / "first")] == [line["loss"] for line in log(tmp_path / "second")]
 
 
 def test_lines_that_cannot_be_used_are_told_and_counted(

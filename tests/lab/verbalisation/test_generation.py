@@ -136,7 +136,7 @@ def test_half_an_emoji_costs_no_answer(tmp_path):
 def test_a_byte_order_mark_costs_no_line(small, tmp_path):
     file = tmp_path / "g.jsonl"
     file.write_text('{"concept_id": "T:07", "text": "A word that stands alone."}\n', encoding="utf-8-sig")
-    assert read_generated(file, small, Rejects(strict=True)) == {"T:07": "A word that stands alone."}
+    assert read_generated(file, small, Rejects(strict=True)) == {"T:07": ["A word that stands alone."]}
 
 
 def test_a_failing_callable_is_called_again(tmp_path, monkeypatch):
@@ -196,7 +196,10 @@ def test_read(small, tmp_path):
         {"concept_id": "T:08", "text": "x" * 2000},
     )
     with Rejects(tmp_path / "r.csv") as rejects:
-        assert read_generated(path, small, rejects) == {"T:01": "What the heart suffers from.", "T:02": "A new answer."}
+        assert read_generated(path, small, rejects) == {
+            "T:01": ["What the heart suffers from."],
+            "T:02": ["A new answer."],
+        }
     told = [(int(row[1]), row[4]) for row in read_rejects(tmp_path / "r.csv")]
     assert sorted(told) == [
         (2, "line 12 has another text of this concept"),

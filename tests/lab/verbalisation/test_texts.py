@@ -20,7 +20,8 @@ def by_concept(texts: Texts, terminology, kind: str) -> dict[str, list[str]]:
 
 def test_all_kinds(small):
     texts = verbalise(
-        small, generated={"T:04": "Mitral leak: blood that goes back to where it came from.", "T:06": "An old thing."}
+        small,
+        generated={"T:04": ["Mitral leak: blood that goes back to where it came from."], "T:06": ["An old thing."]},
     )
     assert by_concept(texts, small, "definition") == {
         "T:01": ["A disorder of the pump that moves blood."],
@@ -86,7 +87,7 @@ def test_texts_of_several_concepts(make):
     texts = verbalise(
         terminology,
         descriptions=1,
-        generated={"T:3": "A number that is greater", "T:5": "The square of something else."},
+        generated={"T:3": ["A number that is greater"], "T:5": ["The square of something else."]},
     )
     assert by_concept(texts, terminology, "definition") == {"T:3": ["A number that is greater."]}
     assert by_concept(texts, terminology, "generated") == {}
@@ -106,7 +107,9 @@ def test_shared_descriptions_stay_and_are_counted(make):
 
 
 def test_unknown_ids_of_generated_texts_are_counted(small):
-    texts = verbalise(small, kinds=["generated"], generated={"X:1": "A thing of beauty.", "T:07": "A thing of beauty."})
+    texts = verbalise(
+        small, kinds=["generated"], generated={"X:1": ["A thing of beauty."], "T:07": ["A thing of beauty."]}
+    )
     assert texts.strings == ["A thing of beauty."]
     assert texts.counts == {"generated: no concept has this id": 1}
 

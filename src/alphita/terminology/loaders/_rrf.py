@@ -79,11 +79,15 @@ class Filters:
     term_types: list[str]
     suppression: list[str]
     semantic_types: list[str]
+    # Whether a term with SUPPRESS = O is a term as any other.
+    obsolete_trains: bool = False
 
     @classmethod
     def of(cls, options: Any, languages: str) -> Filters:  # noqa: ANN401 - the options of either distribution
         lists = (options.sources, options.term_types, options.suppress, options.semantic_types)
-        return cls(language_codes("languages", languages), *map(listed, lists))
+        sources, term_types, suppression, semantic_types = map(listed, lists)
+        trains = getattr(options, "obsolete_trains", False)
+        return cls(language_codes("languages", languages), sources, term_types, suppression, semantic_types, trains)
 
     def passed(self, name: str, frame: pl.DataFrame, sieve: Sieve) -> pl.DataFrame:
         """Return the rows of a file that pass by source and suppression, where it has such columns."""
@@ -431,7 +435,7 @@ class Reader:
             source.cast(pl.Categorical).alias("source"),
             pl.when(~pl.col("CODE").is_in(["", "NOCODE"])).then(code).alias("code"),
             pl.when(pl.col("TTY") != "").then(pl.col("TTY")).cast(pl.Categorical).alias("term_type"),
-            _type_of_term().cast(pl.Categorical).alias("type"),
+            _type_of_term(filters).cast(pl.Categorical).alias("type"),
             "score",
             pl.col("AUI").str.extract(r"(\d{1,9})$").cast(pl.Int32).fill_null(0).alias("atom"),
         )
@@ -653,11 +657,12 @@ class Reader:
         )
 
 
-def _type_of_term() -> pl.Expr:
+def _type_of_term(filters: Filters) -> pl.Expr:
     """Return the type of a term as Alphita writes it, from SUPPRESS, TTY and SAB."""
     known = pl.col("TTY").replace_strict(TERM_TYPES, default=None, return_dtype=pl.String)
     layperson = pl.when(pl.col("SAB").is_in(LAYPERSON_SOURCES)).then(pl.lit("layperson"))
-    return pl.when(pl.col("SUPPRESS") == "O").then(pl.lit("obsolete")).otherwise(pl.coalesce(known, layperson))
+    obsolete = (pl.col("SUPPRESS") == "O") & (not filters.obsolete_trains)
+    return pl.when(obsolete).then(pl.lit("obsolete")).otherwise(pl.coalesce(known, layperson))
 
 
 def _best(concept: Int32, score: NDArray[np.int32], atom: pl.Series, n: int) -> NDArray[np.bool_]:

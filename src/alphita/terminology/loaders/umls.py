@@ -54,6 +54,10 @@ class Options(Config):
     sources: str = Field("", description="SABs of terms, relations and definitions: SNOMEDCT_US,MSH,...")
     term_types: str = Field("", description="TTYs of terms: PT,SY,...")
     suppress: str = _rrf.SUPPRESS
+    obsolete_trains: bool = Field(
+        False,
+        description="train on terms with SUPPRESS = O too, as CODER's released code does; else they are only found",
+    )
     semantic_types: str = Field("", description="only concepts with these types, by TUI or name: T047,T033")
     preferred_language: str = Field("ENG", description="language of preferred terms, if a concept has terms in it")
     relation_label: str = _rrf.relation_label("part_of")

@@ -122,13 +122,7 @@ class ConceptSystem(Protocol):
 
 def load_system(spec: str) -> System | ConceptSystem:
     """Open the system that `spec` names; see the head of this file."""
-    head, *pairs = spec.split(",")
-    options: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"{pair!r} in {spec!r} is not of the form option=value")
-        options[key.strip()] = value.strip()
+    head, options = _parsed(spec)
     kind, colon, argument = head.partition(":")
     kinds = registry.names(PACKAGE)
     if kind not in kinds:
@@ -144,6 +138,22 @@ def load_system(spec: str) -> System | ConceptSystem:
         kind, argument = ENCODER, head
     system: System | ConceptSystem = registry.load(PACKAGE, kind).load(argument, options)
     return system
+
+
+def name_of(spec: str) -> str:
+    """Return the name of a system that is not open: its option `name`, or all that `spec` says."""
+    return _parsed(spec)[1].get("name", spec)
+
+
+def _parsed(spec: str) -> tuple[str, dict[str, str]]:
+    head, *pairs = spec.split(",")
+    options: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"{pair!r} in {spec!r} is not of the form option=value")
+        options[key.strip()] = value.strip()
+    return head, options
 
 
 def refuse_unknown(kind: str, options: Mapping[str, str], known: Sequence[str]) -> None:

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.layout import legacy_coder_name
 from alphita.index.neighbours import unit
-from alphita.terminology.text import DEFAULT_RULES
+from alphita.terminology.text import DEFAULT_RULES, legacy_coder
 from alphita_lab.evaluation.systems import Found, count, refuse_unknown, truth
 from alphita_lab.evaluation.systems._shared import nearest_vectors
 
@@ -76,7 +75,7 @@ class EncoderSystem:
         return _gathered(blocks, rows, strings)
 
     def _encoded(self, strings: list[str]) -> NDArray[np.float32]:
-        names = [legacy_coder_name(string) for string in strings] if self.encoder.pooling == "legacy_coder" else strings
+        names = [legacy_coder(string) for string in strings] if self.encoder.pooling == "legacy_coder" else strings
         if self.prefix:
             names = [self.prefix + name for name in names]
         vectors = unit(self.encoder.encode(names, show_progress=len(names) > 5000))

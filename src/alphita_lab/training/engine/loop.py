@@ -207,6 +207,7 @@ class _Loop:
         self.ranks.agree(list(self.modules.values()))
         self.log = Log(self.work, self.start, tensorboard=self.plan.tensorboard, first=self.ranks.first)
         self.meter = _Meter(self.start)
+        self._saved = time.monotonic()
 
     def run(self) -> dict[str, float]:
         """Take all steps that are left, and return the last logged figures."""
@@ -228,13 +229,18 @@ class _Loop:
                     if last or _due(done, plan.evaluate_every):
                         self._score(done)
                     if _due(done, plan.checkpoint_every) and not last:
-                        self.log.flush()
-                        if self.ranks.first:
-                            save_checkpoint(self.work, done, {**self.modules, **self.averages}, self.optimizer)
-                        self.ranks.wait()
+                        self._checkpoint(done)
             finally:
                 micro.stop()
         return figures
+
+    def _checkpoint(self, done: int) -> None:
+        """Save the state, unless the last was saved so few minutes ago that the next will do."""
+        if self.ranks.first and time.monotonic() - self._saved >= 60 * self.plan.checkpoint_minutes:
+            self.log.flush()
+            save_checkpoint(self.work, done, {**self.modules, **self.averages}, self.optimizer)
+            self._saved = time.monotonic()
+        self.ranks.wait()
 
     def _prepare(self, step: int) -> None:
         """Do what comes before a step, and let its batches be drawn."""

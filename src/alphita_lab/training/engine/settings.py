@@ -10,12 +10,13 @@ from pydantic import Field, field_validator
 
 import alphita.config
 from alphita.terminology import languages
+from alphita.terminology.text import DEFAULT_RULES
 
 # Artefacts and files go by their hashes: where they lie may change until the run goes on.
-BY_HASH = ("corpus", "mentions", "graph")
+BY_HASH = ("corpus", "mentions", "graph", "entities_from")
 # What does not decide the weights (but for rounding, and parts for the draws of dropout): a run may be resumed with
 # others of these.
-ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every")
+ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every", "checkpoint_minutes", "prepared")
 
 
 class TermTraining(alphita.config.Config):
@@ -62,6 +63,11 @@ class TermTraining(alphita.config.Config):
     tensorboard: bool = Field(False, description="also write the log for TensorBoard (ours)")
     checkpoint_every: int = Field(1000, ge=0, description="steps between checkpoints (ours)")
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules by which names are cleaned."""
+        return DEFAULT_RULES
+
     @field_validator("languages")
     @classmethod
     def _languages(cls, value: str) -> str:
@@ -84,6 +90,39 @@ class NameTraining(TermTraining):
     noise: float = Field(
         0.0, ge=0, le=1, description="share of the names that are also trained mistyped, cut or in another order (ours)"
     )
+
+
+class RepeatedNames(NameTraining):
+    """Base of the configs of recipes in whose batches a name may stand several times."""
+
+    dropout_masks: Literal["own", "shared"] = Field(
+        "own", description="dropout of a name's copies in a batch: a mask each (the paper's), or one (faster; ours)"
+    )
+
+    @property
+    def copies_differ(self) -> bool:
+        """Whether copies of a name in a batch have vectors of their own."""
+        return self.dropout_masks == "own" and self.dropout != 0
+
+
+class CoderNames(RepeatedNames):
+    """Base of the configs of CODER's recipes, which clean names as its released code does."""
+
+    name_rule: Literal["legacy_coder", "none"] = Field(
+        "legacy_coder",
+        description='cleaning of names before the usual one: legacy_coder: no "NOS", no "(...)", "-" as a space '
+        "(released code)",
+    )
+    checkpoint_minutes: float = Field(
+        0.0,
+        ge=0,
+        description="least minutes between checkpoints, each of 8 GB with a full M_r of UMLS; 0: by steps alone (ours)",
+    )
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """See `TermTraining`."""
+        return DEFAULT_RULES if self.name_rule == "none" else (self.name_rule, *DEFAULT_RULES)
 
 
 def language_weights(text: str) -> dict[str, float]:
@@ -134,6 +173,7 @@ class LoopPlan:
     log_every: int  # in steps; 0 means never
     evaluate_every: int  # in steps; 0 means never
     checkpoint_every: int  # in steps; 0 means never
+    checkpoint_minutes: float = 0.0  # least time between two of them
     schedule: str = "linear"  # what follows the warm-up: "linear" to 0, "cosine" to 0, or "constant"
     ema: float = 0.0  # decay of the exponential average of the weights that is kept in the end; 0: none
     keep: str = "last"  # "last", or "best": the weights of the best dev score
@@ -144,7 +184,7 @@ class LoopPlan:
     @classmethod
     def of(cls, config: TermTraining, length: Length | None = None) -> LoopPlan:
         """Return the plan of a recipe's config; `length` replaces the config's own."""
-        own = {field.name: getattr(config, field.name) for field in fields(cls)}
+        own = {field.name: getattr(config, field.name) for field in fields(cls) if hasattr(config, field.name)}
         return cls(**own | (vars(length) if length else {}))
 
 

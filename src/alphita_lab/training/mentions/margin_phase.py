@@ -55,7 +55,7 @@ class MarginTraining(TermTraining):
     # Objective
     version: Literal["v1", "v2", "v3"] = Field("v3", description="the loss: equation 1, 2 or 3 (§3.2)")
     graph: str = Field("", description="vectors of concepts, X.vectors; required for v3 (§4: ComplEx)")
-    detach_margin: bool = Field(True, description="v3: no gradient through the margin (not stated; ours)")
+    detach_margin: bool = Field(False, description="v3: no gradient through the margin (equation 3: it flows)")
     alpha: float = Field(2.0, gt=0, description="MS loss: weight of positive pairs (§4)")
     beta: float = Field(50.0, gt=0, description="MS loss: weight of negative pairs (§4)")
     lam: float = Field(0.5, description="v1: lambda (not stated; CODER's)")

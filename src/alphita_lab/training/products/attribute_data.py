@@ -188,7 +188,7 @@ class Products:
     `pairs`: (p, 2) title and attribute, distinct and sorted.
     """
 
-    def __init__(self, table: ProductTable, *, dev: int = 0, seed: int = 0, by_frequency: bool = False) -> None:
+    def __init__(self, table: ProductTable, *, dev: int = 0, seed: int = 0, negatives_by: str = "uniform") -> None:
         self.table, self._related = table, Related(table)
         hidden = table.held_strings[table.triples[:, [0, 2]]].any(axis=1)
         held_out = table.held_out() & ~hidden
@@ -212,7 +212,9 @@ class Products:
         # The values of each attribute, and how often they or an earlier one is positive.
         self._frequency = [(values, np.cumsum(counts)) for values, counts in values_of(kept, len(table.labels))]
         even = [(values, np.arange(1, len(values) + 1)) for values, _ in self._frequency]
-        self._weighted = self._frequency if by_frequency else even
+        self._weighted = self._frequency if negatives_by == "frequency" else even
+        # All values that train, where negatives are drawn of any attribute.
+        self._any = np.unique(self.values) if negatives_by == "any" else None
 
     def frequency(self, attribute: int) -> tuple[Int64, Int64]:
         """Return the values that train of an attribute, sorted, and how many titles have each."""
@@ -227,7 +229,10 @@ class Products:
             if len(own) > most:
                 own = random.choice(own, most, replace=False, shuffle=False)
             title, attribute = self.pairs[number].tolist()
-            others = self._negatives(title, attribute, negatives * len(own), random)
+            if self._any is None:
+                others = self._negatives(title, attribute, negatives * len(own), random)
+            else:
+                others = random.choice(np.setdiff1d(self._any, own), negatives * len(own))
             missing += negatives * len(own) - len(others)
             lists += [own, others]
             signs += [np.ones(len(own), bool), np.zeros(len(others), bool)]

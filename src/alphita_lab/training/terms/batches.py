@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Batch:
     """One batch."""
 
-    terms: NDArray[np.integer[Any]]  # (u,) the distinct terms to encode, as numbers of a `TokenTable`'s strings
+    terms: NDArray[np.integer[Any]]  # (u,) the terms to encode, as numbers of a `TokenTable`'s strings
     arrays: dict[str, NDArray[Any]]
     rows: int  # term rows that the batch stands for, repeats counted
 
@@ -42,6 +42,17 @@ Draw = Callable[[int], Batch]
 """Batch number -> batch; follows from the number (and the run's seed) alone."""
 BatchLoss = Callable[[torch.Tensor, dict[str, torch.Tensor]], dict[str, torch.Tensor]]
 """((u, d) float32 vectors of a batch's terms, its arrays) -> scalars by name, "loss" among them."""
+
+
+def to_encode(rows: NDArray[np.integer[Any]], *, once: bool) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
+    """Return the terms to encode for a batch's rows (n,), each once or as often as it stands there, and rows' places.
+
+    Returns:
+        (u,) terms and (n,) the place of each row among them.
+    """
+    if once:
+        return np.unique(rows, return_inverse=True)
+    return rows, np.arange(len(rows))
 
 
 @dataclass(frozen=True)
@@ -97,10 +108,10 @@ class TermSteps(PartSteps[_Ready]):
         return self.draw(number).terms
 
     def sizes(self, number: int) -> dict[str, float]:
-        """Return how many rows, distinct terms and tokens batch `number` has."""
+        """Return how many rows batch `number` has, how many of them are encoded, and their tokens."""
         batch = self.draw(number)
         tokens = int(np.diff(self.tokens.offsets)[batch.terms].sum())
-        return {"term rows": batch.rows, "distinct": len(batch.terms), "tokens": tokens}
+        return {"term rows": batch.rows, "encoded": len(batch.terms), "tokens": tokens}
 
     def _make(self, number: int) -> _Ready:
         batch = self.draw(number)

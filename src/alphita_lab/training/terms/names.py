@@ -7,7 +7,7 @@ twin is one more name of its concept, the same throughout a run.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from alphita.calibrate.noise import noisy
 from alphita.errors import InputError
 from alphita.terminology.languages import among, by_tag
-from alphita.terminology.text import clean_many
+from alphita.terminology.text import DEFAULT_RULES, clean_many
 from alphita_lab.training.engine.settings import NameTraining, TermTraining, language_weights
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class TrainingNames:
         seed: int = 0,
         languages: Mapping[str, float] | None = None,
         noise: float = 0.0,
+        rules: Sequence[str] = DEFAULT_RULES,
     ) -> None:
         rows, offsets = terminology.training_terms(exclude=exclude, languages=languages or None)
         spoken = terminology.terms["language"].take(rows)
@@ -57,8 +58,16 @@ class TrainingNames:
             raise InputError(
                 "no name is left to train on", file=terminology.path, remedy="look at --split and languages"
             )
-        strings = clean_many(terminology.terms["string"].take(rows).to_pylist())
+        strings = clean_many(terminology.terms["string"].take(rows).to_pylist(), rules)
         concepts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        if tuple(rules) != DEFAULT_RULES:
+            # Names may have become alike, empty, or what is held out.
+            first = {
+                pair: place for place, pair in reversed([*enumerate(zip(concepts.tolist(), strings, strict=True))])
+            }
+            chosen = np.sort([place for (_, string), place in first.items() if string and string not in exclude])
+            strings, concepts = [strings[place] for place in chosen], concepts[chosen]
+            spoken, offsets = spoken.take(pa.array(chosen)), np.searchsorted(concepts, np.arange(len(offsets)))
         taken = _choose_dev(strings, offsets, dev, seed)
         if dev and not len(taken):
             raise InputError(
@@ -105,6 +114,7 @@ class TrainingNames:
             seed=config.seed,
             languages=language_weights(config.languages),
             noise=config.noise if isinstance(config, NameTraining) else 0.0,
+            rules=config.rules,
         )
 
     def _add_twins(self, noise: float, seed: int, known: Iterable[str], exclude: frozenset[str]) -> None:
@@ -159,10 +169,10 @@ class TrainingNames:
 
 def begin(run: Run, terminology: Terminology, split: Split | None) -> tuple[TrainingNames, NDArray[np.int32]]:
     """Make sure that the run may begin, and return its names and what must not train beside them."""
-    from alphita_lab.training.engine.run import CLEANED
     from alphita_lab.training.terms.samplers import between_pairs
 
-    run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **CLEANED)
+    cleaned = {"cleaning_rules": list(run.config.rules)}
+    run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **cleaned)
     names = TrainingNames.of(run.config, terminology, split)
     held_out = np.empty((0, 2), np.int32) if split is None else split.triple_pairs(terminology)
     if split is not None:

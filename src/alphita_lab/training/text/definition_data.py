@@ -276,7 +276,7 @@ class _Files(NamedTuple):
 
     sets: dict[str, ScoredPairs | Triples]
     sentences: dict[str, ScoredPairs]
-    generated: dict[str, str] | None
+    generated: dict[str, list[str]] | None
     rejected: int
 
 

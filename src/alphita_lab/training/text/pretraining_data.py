@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from alphita import artefact, drafts
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.progress import say
+from alphita.terminology.store import load_terminology
 from alphita_lab.training.engine.settings import TermTraining, language_weights
 from alphita_lab.training.sentences.scored_pairs import listed
 
@@ -47,6 +48,15 @@ class Pretraining(TermTraining):
         "words", description="word segmenter: letters and digits, jieba for Chinese, or none (§3.1: a segmenter)"
     )
     entities: bool = Field(True, description="mask names of the terminology as a whole: EM (§3.1)")
+    entities_from: str = Field(
+        "",
+        description="terminology whose names are the entities, such as what a tagger found, imported; empty: the "
+        "products', which PAP learns too (§3.1: a recogniser)",
+    )
+    prepared: str = Field(
+        "",
+        description="folder that keeps vocabulary and sequences for other trainings on the corpus; empty: none (ours)",
+    )
     attributes: str = Field("", description="relations that are attributes, a,b; empty: all (table 2: two)")
     dev_sequences: int = Field(0, ge=0, description="sequences held out to score RTD (not stated; ours)")
     dev_attributes: int = Field(0, ge=0, description="values of products held out to score PAP (ours)")
@@ -131,7 +141,7 @@ def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str
         with drafts.scratch() as aside:
             tokenizer = aside / "tokenizer.json"
             if config.vocabulary:
-                _train_vocabulary(config, sources, tokenizer)
+                _vocabulary(config, sources, tokenizer)
             else:
                 TermEncoder.load(encoder, precision="fp32", device="cpu").save(aside, onnx=False)
             electra.scratch(
@@ -146,6 +156,21 @@ def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str
             )
     everyone.wait()
     return start
+
+
+def _vocabulary(config: Pretraining, sources: Sources, file: Path) -> None:
+    """Write the tokenizer of a vocabulary trained on the corpus to `file`; one that is kept is taken."""
+    given = [config.vocabulary, config.lower_case, config.accents, config.languages, config.text_field]
+    key = artefact.hash_json([*given, {**sources.facts, "corpus": list(sources.corpus.values())}])
+    kept = Path(config.prepared) / f"vocabulary-{key[:16]}.json"
+    if config.prepared and kept.is_file():
+        shutil.copyfile(kept, file)
+        return
+    _train_vocabulary(config, sources, file)
+    if config.prepared:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with artefact.atomic_file(kept, "wb") as target:
+            target.write(file.read_bytes())
 
 
 def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None:
@@ -191,11 +216,14 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
     forms = None
     if config.entities:
         languages = list(language_weights(config.languages))
-        forms = sequences.surface_forms(sources.terminology, languages=languages, held_out=sources.held_out)
-    folder, everyone = sources.folder / "sequences", ranks.connect()
+        named = load_terminology(config.entities_from) if config.entities_from else sources.terminology
+        forms = sequences.surface_forms(named, languages=languages, held_out=sources.held_out)
     hashes = {**sources.facts, "corpus": list(sources.corpus.values())}
     given = [tokenizer_hash, config.text_field, hashes]
     made = sequences.made_of(given, length=length, segmenter=segmenter, forms=forms)
+    folder, everyone = sources.folder / "sequences", ranks.connect()
+    if config.prepared:
+        folder = Path(config.prepared) / f"sequences-{artefact.hash_json(made)[:16]}"
     if everyone.first and sequences.made_with(folder) != made:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with Rejects(sources.rejects, private=True) as rejects:
@@ -241,10 +269,10 @@ def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np
     return np.sort(order[: config.dev_sequences]), np.sort(order[config.dev_sequences :])
 
 
-def masking(start: str | Path, share: float) -> Masking:
-    """Return ELECTRA's masking for an encoder: `share` of the tokens, and all that are drawn become [MASK]."""
+def masking(start: str | Path, share: float, shown: float) -> Masking:
+    """Return ELECTRA's masking for an encoder: `share` of the tokens is drawn, `shown` of these become [MASK]."""
     from alphita_lab.training.text.corpora import open_tokenizer
     from alphita_lab.training.text.masked_language import masking_of
 
     tokenizer, _, specials = open_tokenizer(start)
-    return dataclasses.replace(masking_of(tokenizer, specials, share=share), masked=1.0, random=0.0)
+    return dataclasses.replace(masking_of(tokenizer, specials, share=share), masked=shown, random=0.0)

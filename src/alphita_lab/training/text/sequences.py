@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import functools
 import json
+import multiprocessing
 import shutil
 import sys
 import unicodedata
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, progress
+from alphita import artefact, machine, progress
 from alphita.errors import InputError, Rejects, UsageError, require
 from alphita.registry import unknown
 from alphita_lab.training.engine.forward import TokenTable
@@ -86,7 +89,21 @@ class Jieba:
         self._cutter.FREQ, self._cutter.total = self._cutter.gen_pfdict(self._cutter.get_dict_file())
         self._cutter.initialized = True
 
+        self._pool: ProcessPoolExecutor | None = None
+
     def __call__(self, texts: Sequence[str]) -> list[Int64]:
+        if self._pool is None and (machine.threads() == 1 or sum(map(len, texts)) < FOR_PROCESSES):
+            return self.here(texts)
+        if self._pool is None:
+            # Spawned: a process that is forked beside the tokenizer's threads may stand still.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(machine.threads(), mp_context=context, initializer=_open_jieba)
+            weakref.finalize(self, self._pool.shutdown, cancel_futures=True)
+        parts = [texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE)]
+        return [spans for part in self._pool.map(_by_jieba, parts) for spans in part]
+
+    def here(self, texts: Sequence[str]) -> list[Int64]:
+        """Do what a call does, in this process."""
         return [self._joined(text, spans) for text, spans in zip(texts, self._words(texts), strict=True)]
 
     def _joined(self, text: str, words: Int64) -> Int64:
@@ -101,6 +118,19 @@ class Jieba:
             if len(word) > 1 and alone[start:end].any():
                 numbers[start:end] = number
         return runs(numbers)
+
+
+# Characters of a call from which on processes are worth their start, and texts that one of them takes at once.
+FOR_PROCESSES, AT_ONCE = 200_000, 64
+_JIEBA: list[Jieba] = []
+
+
+def _open_jieba() -> None:
+    _JIEBA.append(Jieba())
+
+
+def _by_jieba(texts: Sequence[str]) -> list[Int64]:
+    return _JIEBA[0].here(texts)
 
 
 class NoWords:

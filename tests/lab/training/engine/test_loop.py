@@ -132,6 +132,21 @@ def test_only_the_newest_checkpoints_are_kept_and_none_unpickles(tmp_path) -> No
     assert suffixes == {".safetensors", ".json"}
 
 
+def test_checkpoints_come_by_time_where_minutes_are_set(tmp_path, monkeypatch) -> None:
+    """A step takes a minute by this clock: of the steps 2, 4, ... 10 only 6 comes five minutes after the last one."""
+    net, clock = make_net(), [0.0]
+    loss = losses(net)
+
+    def minute(number: int) -> dict[str, torch.Tensor]:
+        clock[0] += 60 / PLAN.accumulation
+        return loss(number)
+
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    plan = dataclasses.replace(PLAN, checkpoint_every=2, checkpoint_minutes=5.0)
+    fit(Training({"net": net}, Plain(minute), plan, tmp_path, fingerprint="f"))
+    assert [path.name for path in tmp_path.glob("step-*")] == ["step-00000006"]
+
+
 def test_a_checkpoint_of_other_modules_is_refused(tmp_path) -> None:
     net = make_net()
     optimizer = torch.optim.AdamW(net.parameters())

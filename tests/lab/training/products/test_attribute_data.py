@@ -332,13 +332,13 @@ def one_attribute(frequency: list[int]) -> ProductTable:
     return table_of(np.array(triples))
 
 
-@pytest.mark.parametrize("by_frequency", [False, True])
+@pytest.mark.parametrize("by", ["uniform", "frequency"])
 @pytest.mark.parametrize("rounds", [0, 4])
-def test_negatives_come_alike_or_by_frequency(monkeypatch: pytest.MonkeyPatch, rounds: int, by_frequency: bool) -> None:
+def test_negatives_come_alike_or_by_frequency(monkeypatch: pytest.MonkeyPatch, rounds: int, by: str) -> None:
     """The first of two distinct draws by weight, and both as a set, as counted by hand; by either way of drawing."""
     monkeypatch.setattr(attribute_data, "ROUNDS", rounds)
     frequency = [12, 5, 2, 1]
-    data = Products(one_attribute(frequency), by_frequency=by_frequency)
+    data = Products(one_attribute(frequency), negatives_by=by)
     random = np.random.default_rng(0)
     draws = 4000
     firsts, seen = np.zeros(4), np.zeros(4)
@@ -348,11 +348,24 @@ def test_negatives_come_alike_or_by_frequency(monkeypatch: pytest.MonkeyPatch, r
         assert len(values) == 2
         firsts[values[0]] += 1
         seen[values] += 1
-    weights = np.array(frequency) / sum(frequency) if by_frequency else np.full(4, 1 / 4)
+    weights = np.array(frequency) / sum(frequency) if by == "frequency" else np.full(4, 1 / 4)
     assert stats.chisquare(firsts, weights * draws).pvalue > 1e-3
     second = np.array([sum(weights[a] * weights[b] / (1 - weights[a]) for a in range(4) if a != b) for b in range(4)])
     expected = (weights + second) * draws
     assert np.abs(seen - expected).max() < 4 * np.sqrt(draws) / 2
+
+
+def test_negatives_of_any_attribute_come_with_repeats_but_are_none_of_those_shown() -> None:
+    """Title 0 has the values 1 and 2 of attribute 0, title 3 those of attribute 1: any but the shown may come."""
+    data = Products(table_of(np.array([(0, 0, 1), (0, 0, 2), (3, 1, 4), (3, 1, 1)])), negatives_by="any")
+    drawn = data.draw(np.array([0, 1]), most=1, negatives=40, random=np.random.default_rng(0))
+    for pair, own in ((0, {1, 2}), (1, {1, 4})):
+        shown = set(drawn.value[(drawn.pair == pair) & drawn.positive].tolist())
+        others = drawn.value[(drawn.pair == pair) & ~drawn.positive].tolist()
+        assert len(others) == 40
+        assert shown <= own
+        assert set(others) == {1, 2, 4} - shown
+    assert drawn.missing == 0
 
 
 # --- ranks ---------------------------------------------------------------------------------------------------------

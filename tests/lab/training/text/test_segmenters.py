@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import MissingExtra, UsageError
+from alphita_lab.training.text import sequences
 from alphita_lab.training.text.sequences import Words, load, runs
 
 UNSPACED = (
@@ -101,6 +102,19 @@ def test_jieba_itself() -> None:
     text = "heart-attack 心脏病"
     assert [text[start:end] for start, end in segmenter([text])[0].tolist()] == ["heart", "attack", "心脏病"]
     assert segmenter.facts["version"]
+
+
+def test_jieba_in_processes_finds_what_it_finds_in_one(monkeypatch) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("jieba")
+    segmenter = load("jieba")
+    texts = [f"患者有高血压和糖尿病，HIV阴性 {number}" for number in range(130)]
+    alone = [spans.tolist() for spans in segmenter(texts)]
+    monkeypatch.setattr(sequences, "FOR_PROCESSES", 1)
+    monkeypatch.setattr("alphita.machine.threads", lambda: 2)
+    assert [spans.tolist() for spans in segmenter(texts)] == alone
+    assert segmenter._pool is not None
 
 
 @given(st.lists(st.integers(-2, 3), max_size=20))
