@@ -11,7 +11,7 @@ from alphita.terminology.text import clean, plain_words
 # Combining marks and what prints nothing belong to the word that they follow.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f"
-    "\u00ad\u034f\u200b-\u200f\u2060\ufeff\ufe00-\ufe0f"
+    "\u00ad\u034f\u200c-\u200f\u2060\ufeff\ufe00-\ufe0f"
 )
 # Nothing is given back, for which all that was taken would have to be kept: a word may be megabytes long.
 # Atomic, for Python up to 3.11.4 matches too much by a possessive group.
@@ -77,9 +77,11 @@ def _joint(text: str, start: int, end: int) -> str:
     if gap in (" ", "-"):
         return ""
     if "\n" in gap:
-        # A wrapped line goes on in lower case; an item of a list, a heading or a new sentence does not.
+        # A wrapped line goes on in lower case or behind a comma; an item, a heading or a new sentence does not.
         lines = gap.split("\n")
-        if len(lines) > 2 or any(map(str.strip, lines)) or not (text[end].islower() and text[start - 1].isalpha()):
+        is_list = len(lines) == 2 and lines[0].strip() == "," and not lines[1].strip()
+        is_wrapped = not any(map(str.strip, lines)) and text[end].islower() and text[start - 1].isalpha()
+        if len(lines) > 2 or not (is_list or is_wrapped):
             return "|"
     if _BREAK.search(gap):
         # The point of a number ("1.5") or of initials.
