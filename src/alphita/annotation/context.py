@@ -52,6 +52,7 @@ class Contexts:
 
     def __init__(self, cues: Sequence[Sequence[_Cue]], items: Sequence[Item], text: str) -> None:
         self._cues, self._items, self._text = cues, items, text
+        self._values = sorted(item.value for item in items)
 
     def of(self, sentence: int, pieces: Sequence[Place], mentions: Sequence[Place] = ()) -> tuple[Context, ...]:
         """Return what is said of a mention: each category once, by the nearest cue that reaches its last part."""
@@ -77,6 +78,11 @@ class Contexts:
             value = Context(item.assertion, *item.value, self._text[slice(*item.value)])
             found = {name: one for name, one in found.items() if name == FAMILY} | {item.assertion: (0, value)}
         return tuple(found[category][1] for category in CATEGORIES if category in found)
+
+    def parts(self, start: int, end: int) -> bool:
+        """Tell whether a value of a form stands inside a place, which is then no single mention."""
+        place = bisect_right(self._values, start, key=_start)
+        return place < len(self._values) and self._values[place].end < end
 
     def _item(self, start: int, end: int) -> Item | None:
         """Return the item of a form that a mention is within."""

@@ -47,6 +47,17 @@ class Hit(NamedTuple):
     row: int
     level: Level
 
+    def is_half(self, hits: Iterable[Hit]) -> bool:
+        """Tell whether it shares words with another part that is no name: "spinal [and bulbar] muscular atrophy"."""
+        if len(self.pieces) == 1:
+            return False
+        first, last = self.pieces
+        return not any(
+            (one.end == last.end and first.end <= one.start < last.start)
+            or (one.start == first.start and first.end < one.end <= last.start)
+            for one in (hit.pieces[0] for hit in hits if len(hit.pieces) == 1)
+        )
+
 
 def is_code(mention: str) -> bool:
     """Tell whether a mention is a band of a chromosome, or three signs or fewer with a digit: a lead, a vertebra."""
@@ -87,6 +98,12 @@ class Finder:
                 hit = self._hit(text, tokens[first : last + 1], said, is_plain)
                 if hit is not None:
                     found.append(hit)
+        if any(token.is_misspelt for token in tokens):
+            slips = [Place(token.start, token.end) for token in tokens if token.is_misspelt]
+            found = [
+                hit._replace(level=Level.MISSPELT) if any(_is_part(slip, hit.pieces[0]) for slip in slips) else hit
+                for hit in found
+            ]
         shared = list(self._shared(text, tokens))
         if shared:
             found = [hit for hit in found if not self._is_apart(hit, tokens, shared)]
@@ -165,6 +182,10 @@ class Finder:
             # Of "delay, absent speech and seizures" nothing is a "speech delay".
             if closest is not None and closest[1] < Level.ROOTS and self.names.is_in_order(closest[0], spoken):
                 yield Hit(pieces, asked, *closest)
+
+
+def _is_part(inner: Place, outer: Place) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
@@ -352,6 +373,7 @@ class Level(IntEnum):
     INFLECTED = 1
     ROOTS = 2
     ALIKE = 3
+    MISSPELT = 4
 
 
 class Names:

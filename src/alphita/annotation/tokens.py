@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from alphita.terminology.text import clean, plain_words
 
-# Combining marks and what prints nothing belong to the word that they follow.
-_MARKS = (
-    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f"
-    "\u00ad\u034f\u200c-\u200f\u2060\ufeff\ufe00-\ufe0f"
-)
+# Combining marks belong to the word that they follow, and what prints nothing to the word that it is inside.
+_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\ufe00-\ufe0f"
+_UNSEEN = "\u00ad\u200c-\u200f\u2060\ufeff"
 # Nothing is given back, for which all that was taken would have to be kept: a word may be megabytes long.
 # Atomic, for Python up to 3.11.4 matches too much by a possessive group.
-_WORD = re.compile(rf"[^\W_]++(?>(?:[{_MARKS}]++[^\W_]*+)*)")
+_WORD = re.compile(rf"[^\W_]++(?>(?:[{_MARKS}]++[^\W_]*+|[{_UNSEEN}]++[^\W_]++)*)")
 # What ends a phrase: no name and no window goes across it.
-_BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|\n\s*\n|--+|\s[-–—]\s")
+_BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|\n\s*\n|--+|\s[-–—]\s|\[[ xX]?\]|[☐☑☒✓✔✗✘]")
 # What ends a dictionary name's reach but not a sentence: brackets and commas.
 _COMMA = re.compile(r"[,()\[\]{}\"“”„«»/、，&+*]")
 # A point after one of these ends no sentence.
@@ -32,12 +31,16 @@ MAX_TOKENS = 400
 
 
 class Token(NamedTuple):
-    """A word; `joins` to the one before: "" (space, hyphen), "," (comma, bracket, slash) or "|" (a break)."""
+    """A word; `joins` to the one before: "" (space, hyphen), "," (comma, bracket, slash) or "|" (a break).
+
+    `is_misspelt`: its form is that of the word that is meant.
+    """
 
     start: int
     end: int
     form: str
     joins: str
+    is_misspelt: bool = False
 
 
 class Sentence(NamedTuple):
@@ -46,6 +49,18 @@ class Sentence(NamedTuple):
     start: int
     end: int
     tokens: list[Token]
+
+    def spelt(self, text: str, right: Mapping[str, str]) -> Sentence:
+        """Return it with the forms that misspelt words are to have; a capital inside a sentence is that of a name."""
+        if not any(token.form in right for token in self.tokens):
+            return self
+        tokens = [
+            token._replace(form=right[token.form], is_misspelt=True)
+            if token.form in right and (token.joins == "|" or text[token.start].islower())
+            else token
+            for token in self.tokens
+        ]
+        return self._replace(tokens=tokens)
 
 
 @functools.lru_cache(maxsize=MAX_FORMS)
