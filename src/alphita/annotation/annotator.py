@@ -16,14 +16,14 @@ import numpy as np
 from alphita.annotation.context import Rules, load_rules, modifiers_of
 from alphita.annotation.finding import Finder, Hit, Level, Names, Windows, is_code, is_short_form
 from alphita.annotation.spans import Annotated, Annotation, Document, Lines, Place, lines_of
-from alphita.annotation.tokens import Sentence, sentences_of
+from alphita.annotation.tokens import QUALIFIERS, Sentence, forms, root, sentences_of
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, Result
 from alphita.errors import UsageError
 from alphita.index.store import Index
 from alphita.mappings.record import Decision
 from alphita.mention.schwartz_hearst import find_pairs
-from alphita.terminology.text import clean_many
+from alphita.terminology.text import clean, clean_many
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Settings:
     precision: float | None = None
     name_confidence: float = 0.3
     alike_confidence: float = 0.3
-    phrase_confidence: float = 0.8
+    phrase_confidence: float = 0.9
     context_rules: Path | None = None
 
     def __post_init__(self) -> None:
@@ -165,6 +165,8 @@ def _is_within(pieces: Sequence[Place], place: Place) -> bool:
     return pieces != (place,) and place.start <= pieces[0].start and pieces[-1].end <= place.end
 
 
+# What a name may say beyond a phrase.
+_GENERAL = frozenset(map(root, (*QUALIFIERS, "abnormality", "morphology", "morphological", "disorder", "disease")))
 # Answers kept for strings that come again.
 MAX_KEPT = 200_000
 LEFT_OUT = "left_out.tsv"
@@ -251,6 +253,8 @@ class Answers:
         if by_abbreviation and span.asked.islower() and " " not in span.asked:
             # "ie" and "ms" in small letters are words.
             return None
+        if span.hit is None and not by_abbreviation and self._says_more(span.asked, str(result.matched_term)):
+            return None
         if span.hit is None and self._is_strange(str(result.matched_term)):
             return None
         if (
@@ -322,6 +326,11 @@ class Answers:
         """Tell whether an answer rests on a name that is not looked for."""
         row = int(self.normalizer.index.rows(clean_many([matched], self.normalizer.index.rules))[0])
         return row in self._names.strange
+
+    def _says_more(self, asked: str, matched: str) -> bool:
+        """Tell whether a name has all that a phrase says, and more: "low IQ" for "IQ"."""
+        said, named = ({root(form) for form in forms(clean(one))} - {""} for one in (asked, matched))
+        return said < named - _GENERAL
 
     def _concepts(self, string: int) -> frozenset[str]:
         """Return the concepts that the string of a row names."""
@@ -420,7 +429,15 @@ def _excludes(standing: Candidate, one: Candidate) -> bool:
     if len(standing.pieces) > 1 or len(one.pieces) > 1:
         # Parts that share a head share its place.
         return _within(one.pieces, standing.pieces)
+    if one.is_name and standing.is_name and one.is_certain and standing.is_certain and _cross(one, standing):
+        # "Congenital contractures of the limbs": congenital contractures, and contractures of the limbs.
+        return False
     return one.start < standing.end and standing.start < one.end
+
+
+def _cross(one: Candidate, other: Candidate) -> bool:
+    first, last = sorted((one, other), key=lambda candidate: candidate.start)
+    return first.start < last.start < first.end < last.end
 
 
 def _within(inner: Sequence[Place], outer: Sequence[Place]) -> bool:

@@ -12,9 +12,11 @@ from alphita.terminology.text import clean, plain_words
 # Combining marks belong to the word that they follow, and what prints nothing to the word that it is inside.
 _MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\ufe00-\ufe0f"
 _UNSEEN = "\u00ad\u200c-\u200f\u2060\ufeff"
+# Of kinds: "type A-1" is "type A1".
+TYPE = re.compile(r"\b([A-Za-z])-(\d{1,2})\b")
 # Nothing is given back, for which all that was taken would have to be kept: a word may be megabytes long.
 # Atomic, for Python up to 3.11.4 matches too much by a possessive group.
-_WORD = re.compile(rf"[^\W_]++(?>(?:[{_MARKS}]++[^\W_]*+|[{_UNSEEN}]++[^\W_]++)*)")
+_WORD = re.compile(rf"{TYPE.pattern}|[^\W_]++(?>(?:[{_MARKS}]++[^\W_]*+|[{_UNSEEN}]++[^\W_]++)*)")
 # What ends a phrase: no name and no window goes across it.
 _BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|\n\s*\n|--+|\s[-–—]\s|\[[ xX]?\]|[☐☑☒✓✔✗✘]")
 # What ends a dictionary name's reach but not a sentence: brackets and commas.
@@ -66,12 +68,14 @@ class Sentence(NamedTuple):
 @functools.lru_cache(maxsize=MAX_FORMS)
 def forms_of(word: str) -> tuple[str, ...]:
     """Return the words that cleaning makes of one word of a text."""
-    return tuple(_WORD.findall(clean(word)))
+    if TYPE.fullmatch(word):
+        return (TYPE.sub(r"\1\2", word).lower(),)
+    return tuple(one[0] for one in _WORD.finditer(clean(word)))
 
 
 def forms(cleaned: str) -> list[str]:
     """Return the words of a cleaned string, as `tokens_of` would cut it."""
-    return _WORD.findall(cleaned)
+    return [word[0] for word in _WORD.finditer(cleaned)]
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -150,7 +154,8 @@ _ROOT_ENDS = (
 _ENDINGS = tuple(sorted(_ROOT_ENDS.split(), key=lambda ending: (-len(ending), ending)))
 _SHORTEST_ROOT = 5
 # Beginnings of words that terminologies and letters put for each other: "renal anomaly", "abnormality of the kidney".
-_ABNORMAL = ("abnormal", "anomal", "malform", "defect", "deformit")
+ABNORMAL = "abnormal"
+_ABNORMAL = (ABNORMAL, "anomal", "malform", "defect", "deformit")
 
 
 @functools.lru_cache(maxsize=MAX_FORMS)
@@ -162,7 +167,7 @@ def root(form: str) -> str:
     word = word.replace("ae", "e").replace("oe", "e").replace("our", "or")
     word = re.sub("plastic$", "plasia", word)
     if word.startswith(_ABNORMAL):
-        return _ABNORMAL[0]
+        return ABNORMAL
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_ROOT - 1:
             return word[: -len(ending)]
@@ -206,7 +211,7 @@ COMMON = _words(
     "normal abnormal finding findings sign signs symptom symptoms disease diseases disorder disorders syndrome",
     "syndromes condition abnormality abnormalities anomaly anomalies defect defects other none unknown",
     "unspecified male female position frequency frequent variable rare common present absent positive negative",
-    "phenotype history family",
+    "phenotype history family inheritance mitochondrial fall falling faint confused",
 )
 # Words of a name that say how or where a finding is; texts leave them out.
 QUALIFIERS = _words(
