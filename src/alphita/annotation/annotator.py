@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from alphita.annotation.confidence import of_found
 from alphita.annotation.context import Rules, load_rules, modifiers_of
 from alphita.annotation.finding import Finder, Hit, Level, Names, Windows, is_code, is_short_form
 from alphita.annotation.spans import Annotated, Annotation, Document, Lines, Place, lines_of
@@ -35,9 +36,9 @@ class Settings:
 
     exact: bool = False
     precision: float | None = None
-    name_confidence: float = 0.3
-    alike_confidence: float = 0.3
-    phrase_confidence: float = 0.9
+    name_confidence: float = 0.56
+    alike_confidence: float = 0.56
+    phrase_confidence: float = 0.73
     context_rules: Path | None = None
 
     def __post_init__(self) -> None:
@@ -275,7 +276,7 @@ class Answers:
             result.concept_id,
             str(result.concept_name),
             str(result.matched_term),
-            result.confidence,
+            of_found(result.confidence) if result.confidence is not None else None,
             result.decision,
             ABBREVIATION if by_abbreviation else EXACT if is_name else NEAREST,
             is_name,

@@ -123,6 +123,9 @@ class Rules:
             gap = text[before : sentence.start]
             at_line = before == 0 or "\n" in gap
             is_heading = (at_line or sections) and _HEADING.match(text, sentence.start) is not None
+            if is_heading and (place := bisect_right(items, sentence.end, key=_start)):
+                # "Seizures: yes" is an item.
+                is_heading = items[place - 1].value.end <= sentence.start
             if is_heading or (_BLANK.search(gap) and found and not _is_alone(found[-1], sentences[len(found) - 1])):
                 sections = []
             lists = [cue for cue in lists if cue.high > sentence.start]
@@ -217,7 +220,7 @@ def _is_within(word: Word, places: Sequence[Place]) -> bool:
     return place >= 0 and word.start < places[place].end
 
 
-def _start(place: Place) -> int:
+def _start(place: Place | Item) -> int:
     return place.start
 
 

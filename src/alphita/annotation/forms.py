@@ -38,27 +38,31 @@ _COMMA = re.compile(r"[,，、]|\s/\s")
 _CUT = re.compile(r"[,，、;:|!]|[.](?=\s|\Z)|\s/\s")
 _BULLET = re.compile(r"[ \t]*+(?:(?:[-–—*•·+]|\d{1,3}[.)])[ \t]++)?")
 _BOX = re.compile(r"\[[ ]?[xX✓✔]?[ ]?\]|\( \)|\([xX]\)|[☐☑☒□■✓✔✅✗✘❌🗹◻◼]\ufe0f?")
-_CROSSED = "☒"
 _UNTICKED = re.compile(r"[\[(] *[\])]|[☐□◻✗✘❌]")
 _SIGN_BEFORE = re.compile(r"(?<![^\s,;])(?:[-+−–]ve for(?=\s)|[-+−–](?!ve\b)(?=[^\W\d_]))")
 _SIGN_BEHIND = re.compile(r"(?<=[^\W\d_])[-+−]{1,3}(?=[\s,;.)]|\Z)")
 _LEADING_SIGN = re.compile(r"[ \t]*+[-+](?=[ \t]*+[^\W\d_])")
 _LETTER = re.compile(r"[^\W\d_]")
 _CELL = re.compile(r"[^\t|]+")
+_CELL_END = re.compile(r"[\t|]")
 _TICK = re.compile(r"[xX✓✔]")
 
 
 def items_of(text: str) -> list[Item]:
     """Return the items of a text that have a value, by their place; none overlaps another."""
+    if "☑" in text and "☐" not in text:
+        # Beside ticks, without an empty box, a cross says no.
+        text = text.replace("☒", "✗")
     lines = [Place(*line.span()) for line in _LINE.finditer(text)]
     items: list[Item] = []
     table = _Table(text)
+    signed = _signed_lists(text, lines)
     for number, line in enumerate(lines):
         items += (
             _boxes(text, line)
             or table.row(lines, number)
             or [item for part in _parts(text, line) for item in _inline(text, part, lines, number)]
-            or _signed_list(text, lines, number)
+            or ([signed[number]] if number in signed else [])
             or _answer_below(text, lines, number)
         )
     return sorted(items)
@@ -127,11 +131,11 @@ def _inline(text: str, part: Place, lines: Sequence[Place], number: int) -> list
 
 
 def _last(pattern: re.Pattern[str], text: str, start: int, end: int) -> int:
-    """Return where the last match ends; `start` if there is none."""
+    """Return where the last match ends that a letter follows; `start` if there is none."""
+    while end > start and not text[end - 1].isalpha():
+        end -= 1
     for match in pattern.finditer(text, start, end):
-        # What nothing follows is part of the separator.
-        if _has_letter(text, match.end(), end):
-            start = match.end()
+        start = match.end()
     return start
 
 
@@ -258,26 +262,19 @@ def _signed(text: str, part: Place) -> list[Item]:
     return []
 
 
-def _signed_list(text: str, lines: Sequence[Place], number: int) -> list[Item]:
-    """Return the item of a line that begins with a sign, in a list of which some begin with the other one."""
-    sign = _LEADING_SIGN.match(text, *lines[number])
-    if sign is None:
-        return []
-    other = "+" if "-" in sign[0] else "-"
-    for step in (1, -1):
-        near = number + step
-        while 0 <= near < len(lines) and abs(near - number) <= MAX_LIST and _is_next(lines, min(near, near - step)):
-            found = _LEADING_SIGN.match(text, *lines[near])
-            if found is None:
-                break
-            if other in found[0]:
-                place = Place(sign.end() - 1, sign.end())
-                return [Item(sign.end(), lines[number].end, _sign(sign[0]), place)]
-            near += step
-    return []
-
-
-MAX_LIST = 50
+def _signed_lists(text: str, lines: Sequence[Place]) -> dict[int, Item]:
+    """Return the items of lines that begin with a sign, by line, in lists that have both signs."""
+    found: dict[int, Item] = {}
+    block: dict[int, Item] = {}
+    for number, line in enumerate(lines):
+        sign = _LEADING_SIGN.match(text, *line)
+        if sign is not None:
+            place = Place(sign.end() - 1, sign.end())
+            block[number] = Item(sign.end(), line.end, _sign(sign[0]), place)
+        if sign is None or not _is_next(lines, number):
+            found |= block if len({item.assertion for item in block.values()}) > 1 else {}
+            block = {}
+    return found
 
 
 def _is_next(lines: Sequence[Place], number: int) -> bool:
@@ -317,9 +314,6 @@ def _boxes(text: str, line: Place) -> list[Item]:
 
 def _tick(text: str, box: Place) -> str:
     sign = text[slice(*box)]
-    if sign[0] == _CROSSED and "☑" in text and "☐" not in text:
-        # Beside ticks without an empty box a cross says no.
-        return NEGATED
     return NEGATED if _UNTICKED.match(sign) else PRESENT
 
 
@@ -386,7 +380,7 @@ class _Table:
 
 def _cells(text: str, line: Place) -> list[Place]:
     """Return the cells of a row, empty ones too, but for those outside bars at both ends."""
-    cuts = [place for place in range(*line) if text[place] in "\t|"] if "\t" in text or "|" in text else []
+    cuts = [cut.start() for cut in _CELL_END.finditer(text, *line)]
     if not cuts:
         return []
     places = [Place(start + 1, end) for start, end in pairwise([line.start - 1, *cuts, line.end])]

@@ -145,31 +145,37 @@ def singular(form: str) -> str:
     return plain_words(form)[0] if form else ""
 
 
-# Ends of words that make noun, adjective, verb and British spelling of one root; the longest first.
+# Ends of words that make noun, adjective, verb, plural and British spelling of one root; the longest first.
 _ROOT_ENDS = (
-    "ization isation izing ising ized ised ation ations ating ated ates ate ion ment ments ity ities ness "
-    "ically ical ally ously ous osis otic oses ysis ytic yses esis etic ia ias iae ic al ed ing y ies e "
-    "es ly is um us ae ary ar "
+    "ization isation izing ising ized ised ation ations ating ated ates ate ion ment ments ity ities ness icity "
+    "ically ical ally ously ous osis otic oses ysis ytic yses esis etic ia ias iae ic al ed ing y ies i e "
+    "es ly aly alic yly ylism ylic ylous is um us ae ary ar a ata atous atic ices ex ix aces ax acic nges nx ngeal "
+    "le ular ule iform "
 )
-_ENDINGS = tuple(sorted(_ROOT_ENDS.split(), key=lambda ending: (-len(ending), ending)))
-_SHORTEST_ROOT = 5
+_ENDINGS = tuple(sorted(set(_ROOT_ENDS.split()), key=lambda ending: (-len(ending), ending)))
+_SHORTEST_ROOT = 4
+_IRREGULAR = {"feet": "foot", "teeth": "tooth", "absence": "absent"}
 # Beginnings of words that terminologies and letters put for each other: "renal anomaly", "abnormality of the kidney".
 ABNORMAL = "abnormal"
-_ABNORMAL = (ABNORMAL, "anomal", "malform", "defect", "deformit")
+_ABNORMAL = (ABNORMAL, "anomal", "malform", "defect", "deform")
 
 
 @functools.lru_cache(maxsize=MAX_FORMS)
 def root(form: str) -> str:
     """Return what noun, adjective and verb of one meaning have in common: "hypoplastic" and "hypoplasia"."""
     word = singular(form)
-    if len(word) <= _SHORTEST_ROOT or not word.isalpha():
+    if len(word) < _SHORTEST_ROOT or not word.isalpha():
         return word
+    word = _IRREGULAR.get(word, word)
+    # "Pinnae" are pinnas, "naevi" nevi.
+    word = word[:-1] if word.endswith("ae") else word
     word = word.replace("ae", "e").replace("oe", "e").replace("our", "or")
+    word = word[:-1] + "us" if word.endswith("vi") else word
     word = re.sub("plastic$", "plasia", word)
     if word.startswith(_ABNORMAL):
         return ABNORMAL
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_ROOT - 1:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_ROOT:
             return word[: -len(ending)]
     return word
 
