@@ -63,7 +63,7 @@ class Contexts:
             one = cue.context
             if item is not None and not _is_of_item(one, item):
                 continue
-            reaches = any(piece.start >= cue.low and piece.end <= cue.high for piece in pieces)
+            reaches = any(cue.low <= piece.start < cue.high for piece in pieces)
             if not reaches or any(one.start < piece.end and piece.start < one.end for piece in pieces):
                 continue
             if any(

@@ -61,17 +61,15 @@ def items_of(text: str) -> list[Item]:
         items += (
             _boxes(text, line)
             or table.row(lines, number)
-            or [item for part in _parts(text, line) for item in _inline(text, part, lines, number)]
+            or [
+                item
+                for cell in _CELL.finditer(text, *line)
+                for item in _inline(text, Place(*cell.span()), lines, number)
+            ]
             or ([signed[number]] if number in signed else [])
             or _answer_below(text, lines, number)
         )
     return sorted(items)
-
-
-def _parts(text: str, line: Place) -> Iterator[Place]:
-    """Yield what bars and tabs part."""
-    for cell in _CELL.finditer(text, *line):
-        yield Place(*cell.span())
 
 
 def _has_letter(text: str, start: int, end: int) -> bool:
@@ -211,14 +209,11 @@ def _sequence(text: str, segment: Place) -> list[Item]:
         if value is None:
             continue
         is_last = not text[value.end() : segment.end].strip()
-        if not _has_letter(text, start, word.start()):
-            return []
-        if len(text[start : word.start()].split()) > MAX_WORDS:
+        if not _has_letter(text, start, word.start()) or len(text[start : word.start()].split()) > MAX_WORDS:
             return []
         if not is_last and values.key(value[0]) in _DETERMINERS:
             continue
-        assertion = values.assertion_of(value[0])
-        found.append(Item(start, word.start(), assertion, Place(*value.span())))
+        found.append(Item(start, word.start(), values.assertion_of(value[0]), Place(*value.span())))
         start = place = value.end()
     return found if found and not _has_letter(text, start, segment.end) else []
 
@@ -313,8 +308,7 @@ def _boxes(text: str, line: Place) -> list[Item]:
 
 
 def _tick(text: str, box: Place) -> str:
-    sign = text[slice(*box)]
-    return NEGATED if _UNTICKED.match(sign) else PRESENT
+    return NEGATED if _UNTICKED.match(text, box.start) else PRESENT
 
 
 def _ticked_values(text: str, line: Place, boxes: Sequence[Place], labels: Sequence[Place]) -> Iterator[Item]:
