@@ -13,17 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from alphita.annotation.confidence import of_found
 from alphita.annotation.context import Rules, load_rules, modifiers_of
 from alphita.annotation.finding import Finder, Hit, Level, Names, Windows, is_code, is_short_form
-from alphita.annotation.spans import Annotated, Annotation, Document, Place, lines_of
-from alphita.annotation.tokens import Sentence, sentences_of
+from alphita.annotation.spans import Annotated, Annotation, Document, Lines, Place, lines_of
+from alphita.annotation.tokens import QUALIFIERS, Sentence, forms, root, sentences_of
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, Result
 from alphita.errors import UsageError
 from alphita.index.store import Index
 from alphita.mappings.record import Decision
 from alphita.mention.schwartz_hearst import find_pairs
-from alphita.terminology.text import clean_many
+from alphita.terminology.text import clean, clean_many
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class Settings:
 
     exact: bool = False
     precision: float | None = None
-    name_confidence: float = 0.3
-    alike_confidence: float = 0.3
-    phrase_confidence: float = 0.8
+    name_confidence: float = 0.56
+    alike_confidence: float = 0.56
+    phrase_confidence: float = 0.73
     context_rules: Path | None = None
 
     def __post_init__(self) -> None:
@@ -89,7 +90,12 @@ class Annotator:
     def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
         """Return the documents with their mentions, in order; their strings are asked together."""
         texts = [lines_of(document.text) for document in documents]
-        asked = [self._spanned_sentences(lines.text) for lines in texts]
+        sentences_of_texts = [sentences_of(lines.text) for lines in texts]
+        if not self.settings.exact:
+            sentences_of_texts = self._answers.spelt(texts, sentences_of_texts)
+        asked = [
+            self._spanned_sentences(lines.text, some) for lines, some in zip(texts, sentences_of_texts, strict=True)
+        ]
         spans = [span for sentences in asked for sentence in sentences for span in sentence.spans]
         answers = iter(self._answers.look_up(spans) if self.settings.exact else self._answers.judge(spans))
         annotated = []
@@ -98,7 +104,8 @@ class Annotator:
             annotations: list[Annotation] = []
             for place, sentence in enumerate(sentences):
                 candidates = [answer for _ in sentence.spans if (answer := next(answers)) is not None]
-                standing = settle([candidate for candidate in candidates if self._is_kept(candidate)])
+                kept = [one for one in candidates if self._is_kept(one) and not contexts.parts(one.start, one.end)]
+                standing = settle(kept)
                 mentions = [piece for candidate in standing for piece in candidate.pieces]
                 for candidate in standing:
                     start, end, pieces = candidate.start, candidate.end, candidate.pieces
@@ -108,14 +115,18 @@ class Annotator:
             annotated.append(Annotated(document, tuple(annotations)))
         return annotated
 
-    def _spanned_sentences(self, text: str) -> list[_SpannedSentence]:
+    def _spanned_sentences(self, text: str, sentences: Sequence[Sentence]) -> list[_SpannedSentence]:
         """Return the sentences of a text, each with the spans to be asked."""
         # What the text defines, "congestive heart failure (CHF)", it means from there on and before.
         defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
         asked_of = []
-        for sentence in sentences_of(text):
+        for sentence in sentences:
             hits = sorted(self._finder.find(text, sentence, alike=not self.settings.exact), key=_start)
-            spans = {hit.pieces: Span(hit.pieces, hit.asked, hit) for hit in hits}
+            halves = [Place(hit.pieces[0].start, hit.pieces[-1].end) for hit in hits if hit.is_half(hits)]
+            spans = {}
+            for hit in hits:
+                whole = next((text[slice(*place)] for place in halves if _is_within(hit.pieces, place)), None)
+                spans[hit.pieces] = Span(hit.pieces, hit.asked, hit, whole=whole)
             if not self.settings.exact:
                 for window in self._windows.of(text, sentence):
                     from_here = bisect_left(hits, window.place.start, key=_start)
@@ -155,6 +166,8 @@ def _is_within(pieces: Sequence[Place], place: Place) -> bool:
     return pieces != (place,) and place.start <= pieces[0].start and pieces[-1].end <= place.end
 
 
+# What a name may say beyond a phrase.
+_GENERAL = frozenset(map(root, (*QUALIFIERS, "abnormality", "morphology", "morphological", "disorder", "disease")))
 # Answers kept for strings that come again.
 MAX_KEPT = 200_000
 LEFT_OUT = "left_out.tsv"
@@ -163,12 +176,16 @@ ASKED_AT_ONCE = 1_024
 
 
 class Span(NamedTuple):
-    """What is asked of a place; `hit` None: a phrase, in which the names `within` (rows of the index) stand."""
+    """What is asked of a place; `hit` None: a phrase, in which the names `within` (rows of the index) stand.
+
+    `whole`: the words around a hit, of which another part is no name; they are asked too.
+    """
 
     pieces: tuple[Place, ...]
     asked: str
     hit: Hit | None
     within: frozenset[int] = frozenset()
+    whole: str | None = None
 
 
 class Answers:
@@ -192,11 +209,36 @@ class Answers:
         phrases = [span.asked for span in spans if span.hit is None and span.asked not in nearest]
         new = list(dict.fromkeys(phrases))
         nearest.update(zip(new, self._windows.nearest(new), strict=True))
-        asked = list(dict.fromkeys(span.asked for span in spans if span.asked not in known and self._is_asked(span)))
+        wanted = dict.fromkeys(span.asked for span in spans if self._is_asked(span))
+        wanted |= dict.fromkeys(span.whole for span in spans if span.whole is not None)
+        asked = [string for string in wanted if string not in known]
         for start in range(0, len(asked), ASKED_AT_ONCE):
             some = asked[start : start + ASKED_AT_ONCE]
             known.update(zip(some, self.normalizer.normalize(some), strict=True))
-        return [self._candidate(span, known[span.asked]) if self._is_asked(span) else None for span in spans]
+        found = [self._candidate(span, known[span.asked]) if self._is_asked(span) else None for span in spans]
+        return [
+            self._of_whole(span, one) if one and span.whole else one for span, one in zip(spans, found, strict=True)
+        ]
+
+    def _of_whole(self, span: Span, candidate: Candidate) -> Candidate | None:
+        """Return what a name is where it is but a part of what is said: the answer for all, or for review."""
+        result = self._known[span.whole]
+        if result.concept_id is None and len(candidate.pieces) > 1:
+            return None
+        if result.decision != "accept":
+            return candidate._replace(decision="review", is_certain=False)
+        return self._candidate(Span((Place(candidate.start, candidate.end),), span.whole, None), result)
+
+    def spelt(self, texts: Sequence[Lines], sentences: Sequence[list[Sentence]]) -> list[list[Sentence]]:
+        """Return sentences in which misspelt words have the forms of the index's words."""
+        words = {token.form for some in sentences for sentence in some for token in sentence.tokens}
+        right = self.normalizer.misspelt(words)
+        if not right:
+            return list(sentences)
+        return [
+            [sentence.spelt(lines.text, right) for sentence in some]
+            for lines, some in zip(texts, sentences, strict=True)
+        ]
 
     def _is_asked(self, span: Span) -> bool:
         """Tell whether a span is a name, or a phrase with letters of one that does not stand in it by itself."""
@@ -212,7 +254,15 @@ class Answers:
         if by_abbreviation and span.asked.islower() and " " not in span.asked:
             # "ie" and "ms" in small letters are words.
             return None
+        if span.hit is None and not by_abbreviation and self._says_more(span.asked, str(result.matched_term)):
+            return None
         if span.hit is None and self._is_strange(str(result.matched_term)):
+            return None
+        if (
+            span.hit is not None
+            and span.hit.level == Level.MISSPELT
+            and (by_abbreviation or result.concept_id not in self._concepts(span.hit.row))
+        ):
             return None
         is_name = span.hit is not None and span.hit.level < Level.ROOTS
         is_alike = (
@@ -226,7 +276,7 @@ class Answers:
             result.concept_id,
             str(result.concept_name),
             str(result.matched_term),
-            result.confidence,
+            of_found(result.confidence) if result.confidence is not None else None,
             result.decision,
             ABBREVIATION if by_abbreviation else EXACT if is_name else NEAREST,
             is_name,
@@ -239,7 +289,7 @@ class Answers:
         found: list[Candidate | None] = []
         for span in spans:
             hit = span.hit
-            if hit is None or hit.level == Level.ALIKE or (hit.level == Level.ROOTS and " " not in span.asked):
+            if hit is None or hit.level >= Level.ALIKE or (hit.level == Level.ROOTS and " " not in span.asked):
                 found.append(None)
                 continue
             if hit.row not in self._named:
@@ -277,6 +327,11 @@ class Answers:
         """Tell whether an answer rests on a name that is not looked for."""
         row = int(self.normalizer.index.rows(clean_many([matched], self.normalizer.index.rules))[0])
         return row in self._names.strange
+
+    def _says_more(self, asked: str, matched: str) -> bool:
+        """Tell whether a name has all that a phrase says, and more: "low IQ" for "IQ"."""
+        said, named = ({root(form) for form in forms(clean(one))} - {""} for one in (asked, matched))
+        return said < named - _GENERAL
 
     def _concepts(self, string: int) -> frozenset[str]:
         """Return the concepts that the string of a row names."""
@@ -375,7 +430,15 @@ def _excludes(standing: Candidate, one: Candidate) -> bool:
     if len(standing.pieces) > 1 or len(one.pieces) > 1:
         # Parts that share a head share its place.
         return _within(one.pieces, standing.pieces)
+    if one.is_name and standing.is_name and one.is_certain and standing.is_certain and _cross(one, standing):
+        # "Congenital contractures of the limbs": congenital contractures, and contractures of the limbs.
+        return False
     return one.start < standing.end and standing.start < one.end
+
+
+def _cross(one: Candidate, other: Candidate) -> bool:
+    first, last = sorted((one, other), key=lambda candidate: candidate.start)
+    return first.start < last.start < first.end < last.end
 
 
 def _within(inner: Sequence[Place], outer: Sequence[Place]) -> bool:

@@ -15,19 +15,28 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from alphita.annotation.forms import Item, items_of
 from alphita.annotation.spans import Context, Modifier, Place
 from alphita.annotation.tokens import CONJUNCTIONS, Sentence
 from alphita.mention import cues as table
-from alphita.mention.cues import CATEGORIES, CLAUSE, END, Category, Rule, Word
+from alphita.mention.cues import AHEAD, CATEGORIES, CLAUSE, END, SECTION, Category, Rule, Word
+from alphita.mention.cues.values import PRESENT
 from alphita.terminology.languages import likelihoods
 from alphita.terminology.rules.lexicon import bare
 
 _SIGNS = frozenset("?;:()-+.,")
 _HEADING = re.compile(r"[ \t]*[^\W\d_][^\n:]{0,40}:")
 _BLANK = re.compile(r"\n[ \t]*\n")
+# Behind a cue that ends its line: the colon, if any, up to the first sign of the next line; lines with a bullet.
+_BELOW = re.compile(r"[ \t]*+(:?)[ \t]*+\n[ \t]*+(?=\S)")
+_BULLETS = re.compile(r"(?:[ \t]*+(?:[-–—*•·]|\d{1,3}[.)])[ \t]++[^\n]++(?:\n|\Z))++")
 # Characters by which a text's language is told.
 LOOKED_AT = 2_000
 COMMA, SEMICOLON, STOP = ",", ";", "."
+FAMILY, HISTORICAL = "family", "historical"
+
+
+_Match = tuple[int, int, list[Rule]]
 
 
 class _Cue(NamedTuple):
@@ -39,18 +48,22 @@ class _Cue(NamedTuple):
 
 
 class Contexts:
-    """The cues of one text, sentence by sentence."""
+    """The cues of one text, sentence by sentence, and the items of its forms."""
 
-    def __init__(self, cues: Sequence[Sequence[_Cue]]) -> None:
-        self._cues = cues
+    def __init__(self, cues: Sequence[Sequence[_Cue]], items: Sequence[Item], text: str) -> None:
+        self._cues, self._items, self._text = cues, items, text
+        self._values = sorted(item.value for item in items)
 
     def of(self, sentence: int, pieces: Sequence[Place], mentions: Sequence[Place] = ()) -> tuple[Context, ...]:
         """Return what is said of a mention: each category once, by the nearest cue that reaches its last part."""
         start, end = pieces[0].start, pieces[-1].end
+        item = self._item(start, end)
         found: dict[Category, tuple[int, Context]] = {}
         for cue in self._cues[sentence]:
             one = cue.context
-            reaches = any(piece.start >= cue.low and piece.end <= cue.high for piece in pieces)
+            if item is not None and not _is_of_item(one, item):
+                continue
+            reaches = any(cue.low <= piece.start < cue.high for piece in pieces)
             if not reaches or any(one.start < piece.end and piece.start < one.end for piece in pieces):
                 continue
             if any(
@@ -60,7 +73,26 @@ class Contexts:
             distance = max(start - one.end, one.start - end, 0)
             if one.category not in found or distance < found[one.category][0]:
                 found[one.category] = (distance, one)
+        if item is not None and item.assertion != PRESENT:
+            # What the value says counts for more than what the item asks: "History of seizures: no".
+            value = Context(item.assertion, *item.value, self._text[slice(*item.value)])
+            found = {name: one for name, one in found.items() if name == FAMILY} | {item.assertion: (0, value)}
         return tuple(found[category][1] for category in CATEGORIES if category in found)
+
+    def parts(self, start: int, end: int) -> bool:
+        """Tell whether a value of a form stands inside a place, which is then no single mention."""
+        place = bisect_right(self._values, start, key=_start)
+        return place < len(self._values) and self._values[place].end < end
+
+    def _item(self, start: int, end: int) -> Item | None:
+        """Return the item of a form that a mention is within."""
+        place = bisect_right(self._items, start, key=lambda item: item.start) - 1
+        return self._items[place] if place >= 0 and end <= self._items[place].end else None
+
+
+def _is_of_item(cue: Context, item: Item) -> bool:
+    """Tell whether a cue counts for an item with a value: one inside it, or of the section that it is in."""
+    return item.start <= cue.start < item.end or (cue.end <= item.start and cue.category in (FAMILY, HISTORICAL))
 
 
 class Rules:
@@ -78,48 +110,49 @@ class Rules:
 
     def read(self, text: str, sentences: Sequence[Sentence]) -> Contexts:
         """Return the cues of a text, for each of its sentences."""
+        items = items_of(text)
+        values = sorted(item.value for item in items)
         found: list[list[_Cue]] = []
-        section: list[Context] = []
+        # What goes on behind its sentence: sections to the next heading, lists to where they end.
+        sections: list[Context] = []
+        lists: list[_Cue] = []
         before = 0
         # Asked for where a phrase is of several languages.
         language = functools.cache(lambda: language_of(text))
         for sentence in sentences:
             gap = text[before : sentence.start]
-            is_heading = ("\n" in gap or before == 0) and _HEADING.match(text, sentence.start) is not None
+            at_line = before == 0 or "\n" in gap
+            is_heading = (at_line or sections) and _HEADING.match(text, sentence.start) is not None
+            if is_heading and (place := bisect_right(items, sentence.end, key=_start)):
+                # "Seizures: yes" is an item.
+                is_heading = items[place - 1].value.end <= sentence.start
             if is_heading or (_BLANK.search(gap) and found and not _is_alone(found[-1], sentences[len(found) - 1])):
-                section = []
-            cues, headed = self._sentence(text, sentence, language, at_line=before == 0 or "\n" in gap)
-            found.append(cues + [_Cue(one, sentence.start, sentence.end) for one in section])
-            section = section + headed
+                sections = []
+            lists = [cue for cue in lists if cue.high > sentence.start]
+            first = bisect_right(values, sentence.start, key=_end)
+            said = _said(text, sentence)
+            matches = [
+                match
+                for match in self._matches(said, language)
+                if not _is_within(said[match[0]], values[first : bisect_left(values, sentence.end, key=_start)])
+            ]
+            cues = list(_cues(text, said, matches, values)) if matches else []
+            going_on = [*sections, *(cue.context for cue in lists)]
+            if going_on:
+                # "Family history: asthma. The patient has fever."
+                stops = {rule.direction: said[place].start for place, _, rules in reversed(matches) for rule in rules}
+                cues += [_Cue(one, sentence.start, stops.get(one.category, sentence.end)) for one in going_on]
+                sections = [one for one in sections if one.category not in stops]
+            found.append(cues)
+            for context, high in _going_on(text, said, matches, at_line=at_line):
+                if high is None:
+                    sections.append(context)
+                else:
+                    lists.append(_Cue(context, context.end, high))
             before = sentence.end
-        return Contexts(found)
+        return Contexts(found, items, text)
 
-    def _sentence(
-        self, text: str, sentence: Sentence, language: Callable[[], str], *, at_line: bool
-    ) -> tuple[list[_Cue], list[Context]]:
-        """Return the cues of a sentence, and those of them that are the heading of a section."""
-        said = _said(text, sentence)
-        matches = list(self._matches(said, language))
-        if not any(rule.category in CATEGORIES for _, _, rules in matches for rule in rules):
-            return [], []
-        ends = [(place, end, rule.direction) for place, end, rules in matches for rule in rules if rule.category == END]
-        ends += [(place, place + 1, "") for place, one in enumerate(said) if one.word == SEMICOLON]
-        clause = _clause(said, matches)
-        cues, headed = [], []
-        for place, end, rules in matches:
-            for rule in rules:
-                if rule.category not in CATEGORIES:
-                    continue
-                category: Category = rule.category
-                start, stop = said[place].start, said[end - 1].end
-                context = Context(category, start, stop, text[start:stop])
-                cues += [_Cue(context, *reach) for reach in _reaches(said, place, end, rule, ends, clause)]
-                follows = said[end].word if end < len(said) else STOP
-                if rule.direction == "section" and place == 0 and at_line and follows in (":", STOP):
-                    headed.append(context)
-        return cues, headed
-
-    def _matches(self, said: Sequence[Word], language: Callable[[], str]) -> Iterator[tuple[int, int, list[Rule]]]:
+    def _matches(self, said: Sequence[Word], language: Callable[[], str]) -> Iterator[_Match]:
         """Yield the phrases of a sentence from left to right, the longest at each place: first word, end, rules."""
         place = 0
         while place < len(said):
@@ -132,6 +165,67 @@ class Rules:
                     break
                 size -= 1
             place += max(size, 1)
+
+
+def _cues(text: str, said: Sequence[Word], matches: Sequence[_Match], values: Sequence[Place]) -> Iterator[_Cue]:
+    """Yield the cues of a sentence."""
+    ends = [(place, end, rule.direction) for place, end, rules in matches for rule in rules if rule.category == END]
+    ends += [
+        (place, place + 1, "") for place, one in enumerate(said) if one.word == SEMICOLON or _is_within(one, values)
+    ]
+    clause = _clause(said, matches)
+    for place, end, rules in matches:
+        for rule in rules:
+            if rule.category in CATEGORIES:
+                context = _context(text, said, place, end, rule)
+                for reach in _reaches(said, place, end, rule, ends, clause):
+                    yield _Cue(context, *reach)
+
+
+def _context(text: str, said: Sequence[Word], place: int, end: int, rule: Rule) -> Context:
+    start, stop = said[place].start, said[end - 1].end
+    return Context(rule.category, start, stop, text[start:stop])  # type: ignore[arg-type]
+
+
+def _going_on(
+    text: str, said: Sequence[Word], matches: Sequence[_Match], *, at_line: bool
+) -> Iterator[tuple[Context, int | None]]:
+    """Yield the cues that a sentence ends with, or is a heading of, and where what they reach below it ends.
+
+    None: at the next heading or empty line.
+    """
+    for place, end, rules in matches:
+        for rule in rules:
+            if rule.direction == SECTION:
+                follows = said[end].word if end < len(said) else STOP
+                if place == 0 and at_line and follows in (":", STOP):
+                    yield _context(text, said, place, end, rule), None
+            elif rule.category in CATEGORIES and rule.direction == AHEAD and rule.reach is None:
+                below = _BELOW.match(text, said[end - 1].end)
+                if below is None:
+                    continue
+                context = _context(text, said, place, end, rule)
+                bullets = _BULLETS.match(text, below.end())
+                if bullets is not None:
+                    yield context, bullets.end()
+                elif below[1]:
+                    yield context, None
+                elif end > 1:
+                    # A wrapped line, which the next sentence goes on with; a word alone is none.
+                    yield context, below.end() + 1
+
+
+def _is_within(word: Word, places: Sequence[Place]) -> bool:
+    place = bisect_right(places, word.start, key=_start) - 1
+    return place >= 0 and word.start < places[place].end
+
+
+def _start(place: Place | Item) -> int:
+    return place.start
+
+
+def _end(place: Place) -> int:
+    return place.end
 
 
 def _reaches(
@@ -165,7 +259,7 @@ def _within(said: Sequence[Word], places: range, reach: int | None) -> int:
     return places.stop
 
 
-def _clause(said: Sequence[Word], matches: Sequence[tuple[int, int, list[Rule]]]) -> int | None:
+def _clause(said: Sequence[Word], matches: Sequence[_Match]) -> int | None:
     """Return where the first clause of a sentence ends, if it begins with a word that makes it one."""
     if matches and matches[0][0] == 0 and any(rule.category == CLAUSE for rule in matches[0][2]):
         return next((place for place, one in enumerate(said) if one.word == COMMA), None)

@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 
 from alphita.annotation.spans import Place
 from alphita.annotation.tokens import (
+    ABNORMAL,
     COMMON,
     CONJUNCTIONS,
     INSIDE,
     OUTSIDE,
     QUALIFIERS,
+    TYPE,
     Sentence,
     Token,
     forms,
@@ -46,6 +48,17 @@ class Hit(NamedTuple):
     asked: str
     row: int
     level: Level
+
+    def is_half(self, hits: Iterable[Hit]) -> bool:
+        """Tell whether it shares words with another part that is no name: "spinal [and bulbar] muscular atrophy"."""
+        if len(self.pieces) == 1:
+            return False
+        first, last = self.pieces
+        return not any(
+            (one.end == last.end and first.end <= one.start < last.start)
+            or (one.start == first.start and first.end < one.end <= last.start)
+            for one in (hit.pieces[0] for hit in hits if len(hit.pieces) == 1)
+        )
 
 
 def is_code(mention: str) -> bool:
@@ -87,6 +100,12 @@ class Finder:
                 hit = self._hit(text, tokens[first : last + 1], said, is_plain)
                 if hit is not None:
                     found.append(hit)
+        if any(token.is_misspelt for token in tokens):
+            slips = [Place(token.start, token.end) for token in tokens if token.is_misspelt]
+            found = [
+                hit._replace(level=Level.MISSPELT) if any(_is_part(slip, hit.pieces[0]) for slip in slips) else hit
+                for hit in found
+            ]
         shared = list(self._shared(text, tokens))
         if shared:
             found = [hit for hit in found if not self._is_apart(hit, tokens, shared)]
@@ -113,6 +132,8 @@ class Finder:
             return Hit((place,), text[place.start : place.end], alike, Level.ALIKE)
         place = Place(tokens[0].start, tokens[-1].end)
         mention = text[place.start : place.end]
+        if len(roots) == 1 and tokens[-1].form in COMMON:
+            return None
         is_joined = all(token.joins == "" for token in tokens[1:])
         closest = self.names.closest(rows, [token.form for token in tokens], mention, is_joined)
         if closest is None:
@@ -121,7 +142,8 @@ class Finder:
         if is_code(mention):
             return None
         if level == Level.ROOTS:
-            if len(roots) == 1 and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
+            is_quality = self.names.index.strings[row] == tokens[0].form + "ness"
+            if len(roots) == 1 and not is_quality and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
                 # "order" is no disorder of sorting, "imprinting" no finding.
                 return None
             if any(token.form in OUTSIDE for token in tokens):
@@ -129,16 +151,19 @@ class Finder:
                 return None
         # Words of one root are asked as the name that they make.
         is_derived = level == Level.ROOTS and len(roots) > 1
-        return Hit((place,), self.names.index.strings[row] if is_derived else mention, row, level)
+        asked = self.names.index.strings[row] if is_derived else TYPE.sub(r"\1\2", mention)
+        return Hit((place,), asked, row, level)
 
     def _shared(self, text: str, tokens: Sequence[Token]) -> Iterator[Hit]:
         """Yield names whose parts are joined by "and": "short [and curved] fingers", "cleft [lip and] palate"."""
         for items in _joined(tokens):
             for place, item in enumerate(items):
                 own = [item[-size:] for size in range(1, MAX_SHARED + 1)]
+                before = [size for size, token in enumerate(reversed(item)) if token.form in INSIDE]
+                whole = next((part for part in own if len(part) == min([*before, len(item)])), None)
                 for other in items[place + 1 :]:
                     for size in range(1, min(MAX_SHARED, len(other) - 1) + 1):
-                        yield from self._made(text, own, other[-size:])
+                        yield from self._made(text, own, other[-size:], whole)
             first: list[Token] = items[0]
             for before, item in pairwise(items):
                 # Of "ear pits, gut cysts and fistulae" only the gut has fistulae.
@@ -148,7 +173,14 @@ class Finder:
                     for part in own:
                         yield from self._made(text, [first[-size - cut : len(first) - cut] for cut in (1, 2)], part)
 
-    def _made(self, text: str, beginnings: Sequence[Sequence[Token]], end: Sequence[Token]) -> Iterator[Hit]:
+    def _made(
+        self,
+        text: str,
+        beginnings: Sequence[Sequence[Token]],
+        end: Sequence[Token],
+        whole: Sequence[Token] | None = None,
+    ) -> Iterator[Hit]:
+        """Yield the names of beginnings and an end; `whole`: the one that is all of a part."""
         end = _trimmed(end)
         for some in beginnings:
             beginning = _trimmed(some)
@@ -156,15 +188,25 @@ class Finder:
                 continue
             tokens = [*beginning, *end]
             roots = [said for token in tokens if (said := root(token.form))]
-            if len(roots) < 2 or not (rows := self.names.rows(roots)):
+            if len(roots) < 2:
                 continue
+            rows = self.names.rows(roots)
             pieces = tuple(Place(part[0].start, part[-1].end) for part in (beginning, end))
             asked = " ".join(text[piece.start : piece.end] for piece in pieces)
             spoken = [token.form for token in tokens]
-            closest = self.names.closest(rows, spoken, asked, is_joined=True)
+            closest = self.names.closest(rows, spoken, asked, is_joined=True) if rows else None
             # Of "delay, absent speech and seizures" nothing is a "speech delay".
             if closest is not None and closest[1] < Level.ROOTS and self.names.is_in_order(closest[0], spoken):
                 yield Hit(pieces, asked, *closest)
+            elif some is whole and len(end) == 1 and root(end[0].form) == ABNORMAL:
+                # "Otic and renal anomalies": any name of an abnormality of the ear.
+                row = closest[0] if closest is not None else self.names.alike(roots)
+                if row is not None:
+                    yield Hit(pieces, self.names.index.strings[row], row, Level.ALIKE)
+
+
+def _is_part(inner: Place, outer: Place) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
@@ -352,6 +394,7 @@ class Level(IntEnum):
     INFLECTED = 1
     ROOTS = 2
     ALIKE = 3
+    MISSPELT = 4
 
 
 class Names:

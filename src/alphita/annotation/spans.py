@@ -101,8 +101,8 @@ class Annotated:
     annotations: tuple[Annotation, ...] = field(default=())
 
 
-_OTHER = re.compile("[\r\x85\u2028\u2029]")
-_LINE_END = re.compile("\r{0,2}\n|[\r\x85\u2028\u2029]")
+_OTHER = re.compile("[\r\x0b\x0c\x85\u2028\u2029]")
+_LINE_END = re.compile("\r{0,2}\n\x0c?|[\r\x0b\x0c\x85\u2028\u2029]")
 
 
 class Lines(NamedTuple):

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from alphita.terminology.text import clean, plain_words
 
-# Combining marks and what prints nothing belong to the word that they follow.
-_MARKS = (
-    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f"
-    "\u00ad\u034f\u200b-\u200f\u2060\ufeff\ufe00-\ufe0f"
-)
+# Combining marks belong to the word that they follow, and what prints nothing to the word that it is inside.
+_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\ufe00-\ufe0f"
+_UNSEEN = "\u00ad\u200c-\u200f\u2060\ufeff"
+# Of kinds: "type A-1" is "type A1".
+TYPE = re.compile(r"\b([A-Za-z])-(\d{1,2})\b")
 # Nothing is given back, for which all that was taken would have to be kept: a word may be megabytes long.
 # Atomic, for Python up to 3.11.4 matches too much by a possessive group.
-_WORD = re.compile(rf"[^\W_]++(?>(?:[{_MARKS}]++[^\W_]*+)*)")
+_WORD = re.compile(rf"{TYPE.pattern}|[^\W_]++(?>(?:[{_MARKS}]++[^\W_]*+|[{_UNSEEN}]++[^\W_]++)*)")
 # What ends a phrase: no name and no window goes across it.
-_BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|\n\s*\n|--+|\s[-–—]\s")
+_BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|\n\s*\n|--+|\s[-–—]\s|\[[ xX]?\]|[☐☑☒✓✔✗✘]")
 # What ends a dictionary name's reach but not a sentence: brackets and commas.
 _COMMA = re.compile(r"[,()\[\]{}\"“”„«»/、，&+*]")
 # A point after one of these ends no sentence.
@@ -32,12 +33,16 @@ MAX_TOKENS = 400
 
 
 class Token(NamedTuple):
-    """A word; `joins` to the one before: "" (space, hyphen), "," (comma, bracket, slash) or "|" (a break)."""
+    """A word; `joins` to the one before: "" (space, hyphen), "," (comma, bracket, slash) or "|" (a break).
+
+    `is_misspelt`: its form is that of the word that is meant.
+    """
 
     start: int
     end: int
     form: str
     joins: str
+    is_misspelt: bool = False
 
 
 class Sentence(NamedTuple):
@@ -47,16 +52,30 @@ class Sentence(NamedTuple):
     end: int
     tokens: list[Token]
 
+    def spelt(self, text: str, right: Mapping[str, str]) -> Sentence:
+        """Return it with the forms that misspelt words are to have; a capital inside a sentence is that of a name."""
+        if not any(token.form in right for token in self.tokens):
+            return self
+        tokens = [
+            token._replace(form=right[token.form], is_misspelt=True)
+            if token.form in right and (token.joins == "|" or text[token.start].islower())
+            else token
+            for token in self.tokens
+        ]
+        return self._replace(tokens=tokens)
+
 
 @functools.lru_cache(maxsize=MAX_FORMS)
 def forms_of(word: str) -> tuple[str, ...]:
     """Return the words that cleaning makes of one word of a text."""
-    return tuple(_WORD.findall(clean(word)))
+    if TYPE.fullmatch(word):
+        return (TYPE.sub(r"\1\2", word).lower(),)
+    return tuple(one[0] for one in _WORD.finditer(clean(word)))
 
 
 def forms(cleaned: str) -> list[str]:
     """Return the words of a cleaned string, as `tokens_of` would cut it."""
-    return _WORD.findall(cleaned)
+    return [word[0] for word in _WORD.finditer(cleaned)]
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -77,9 +96,11 @@ def _joint(text: str, start: int, end: int) -> str:
     if gap in (" ", "-"):
         return ""
     if "\n" in gap:
-        # A wrapped line goes on in lower case; an item of a list, a heading or a new sentence does not.
+        # A wrapped line goes on in lower case or behind a comma; an item, a heading or a new sentence does not.
         lines = gap.split("\n")
-        if len(lines) > 2 or any(map(str.strip, lines)) or not (text[end].islower() and text[start - 1].isalpha()):
+        is_list = len(lines) == 2 and lines[0].strip() == "," and not lines[1].strip()
+        is_wrapped = not any(map(str.strip, lines)) and text[end].islower() and text[start - 1].isalpha()
+        if len(lines) > 2 or not (is_list or is_wrapped):
             return "|"
     if _BREAK.search(gap):
         # The point of a number ("1.5") or of initials.
@@ -124,30 +145,37 @@ def singular(form: str) -> str:
     return plain_words(form)[0] if form else ""
 
 
-# Ends of words that make noun, adjective, verb and British spelling of one root; the longest first.
+# Ends of words that make noun, adjective, verb, plural and British spelling of one root; the longest first.
 _ROOT_ENDS = (
-    "ization isation izing ising ized ised ation ations ating ated ates ate ion ment ments ity ities ness "
-    "ically ical ally ously ous osis otic oses ysis ytic yses esis etic ia ias iae ic al ed ing y ies e "
-    "es ly is um us ae ary ar "
+    "ization isation izing ising ized ised ation ations ating ated ates ate ion ment ments ity ities ness icity "
+    "ically ical ally ously ous osis otic oses ysis ytic yses esis etic ia ias iae ic al ed ing y ies i e "
+    "es ly aly alic yly ylism ylic ylous is um us ae ary ar a ata atous atic ices ex ix aces ax acic nges nx ngeal "
+    "le ular ule iform "
 )
-_ENDINGS = tuple(sorted(_ROOT_ENDS.split(), key=lambda ending: (-len(ending), ending)))
-_SHORTEST_ROOT = 5
+_ENDINGS = tuple(sorted(set(_ROOT_ENDS.split()), key=lambda ending: (-len(ending), ending)))
+_SHORTEST_ROOT = 4
+_IRREGULAR = {"feet": "foot", "teeth": "tooth", "absence": "absent"}
 # Beginnings of words that terminologies and letters put for each other: "renal anomaly", "abnormality of the kidney".
-_ABNORMAL = ("abnormal", "anomal", "malform", "defect", "deformit")
+ABNORMAL = "abnormal"
+_ABNORMAL = (ABNORMAL, "anomal", "malform", "defect", "deform")
 
 
 @functools.lru_cache(maxsize=MAX_FORMS)
 def root(form: str) -> str:
     """Return what noun, adjective and verb of one meaning have in common: "hypoplastic" and "hypoplasia"."""
     word = singular(form)
-    if len(word) <= _SHORTEST_ROOT or not word.isalpha():
+    if len(word) < _SHORTEST_ROOT or not word.isalpha():
         return word
+    word = _IRREGULAR.get(word, word)
+    # "Pinnae" are pinnas, "naevi" nevi.
+    word = word[:-1] if word.endswith("ae") else word
     word = word.replace("ae", "e").replace("oe", "e").replace("our", "or")
+    word = word[:-1] + "us" if word.endswith("vi") else word
     word = re.sub("plastic$", "plasia", word)
     if word.startswith(_ABNORMAL):
-        return _ABNORMAL[0]
+        return ABNORMAL
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_ROOT - 1:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_ROOT:
             return word[: -len(ending)]
     return word
 
@@ -189,7 +217,7 @@ COMMON = _words(
     "normal abnormal finding findings sign signs symptom symptoms disease diseases disorder disorders syndrome",
     "syndromes condition abnormality abnormalities anomaly anomalies defect defects other none unknown",
     "unspecified male female position frequency frequent variable rare common present absent positive negative",
-    "phenotype history family",
+    "phenotype history family inheritance mitochondrial fall falling faint confused",
 )
 # Words of a name that say how or where a finding is; texts leave them out.
 QUALIFIERS = _words(

@@ -193,6 +193,10 @@ class Normalizer:
         """
         self._learn(lambda abbreviations: abbreviations.learn_counted(definitions))
 
+    def misspelt(self, words: Iterable[str]) -> dict[str, str]:
+        """Return the terminology's words for the cleaned words of a text that are misspelt."""
+        return self._pipeline.reader.misspelt(words)
+
     def _learn(self, learn: Callable[[Abbreviations], object]) -> None:
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.mention import cues
+from alphita.mention.cues import values
 from alphita.terminology import prefixes
 from alphita.terminology.rules import lexicon
 from alphita.terminology.text import clean
@@ -37,6 +38,7 @@ _IDENTIFIER = re.compile(
 # The semantic tags that SNOMED CT and other lists write after a name.
 _TAG = re.compile(rf"(?<=\S) ?\((?:{lexicon.pattern('tag')})\)$")
 _DOUBTS = {"possible": POSSIBLE, "family": FAMILY}
+_DOUBTS_OF_VALUES = {"negated": DENIED, "possible": POSSIBLE, "historical": OVER}
 _DOUBTS_BEHIND = _DOUBTS | {"negated": DENIED, "hypothetical": POSSIBLE}
 _WELL = re.compile(rf"(?<![^\W_])(?:{lexicon.pattern('well')})(?![^\W_])")
 _SIGNS = r"[☐□✗✘❌∅]|\[\s*\]|\s[-–—−]+$|\(\s*[-–—−]+\s*\)$|\s[-–—−]+\s*$"
@@ -67,20 +69,32 @@ def doubt_of(mention: str) -> str | None:
     if doubt := _DOUBTS.get(cues.beginning(mention) or ""):
         return doubt
     mention = mention.strip()
+    value = _value().search(mention)
+    if value and (doubt := _DOUBTS_OF_VALUES.get(values.assertion_of(value["colon"] or value["bracket"]))):
+        return doubt
     if doubt := next((doubt for doubt, mark in _marks() if mark.search(mention)), None):
         return doubt
     return _DOUBTS_BEHIND.get(cues.ending(mention) or "")
 
 
 @functools.cache
+def _value() -> re.Pattern[str]:
+    """Return a pattern of the value of a form that ends a mention: "Seizures: no", "seizures (no)"."""
+    behind = values.table().behind.pattern
+    return re.compile(
+        rf"(?<=\w)\s*(?:[:=：]\s*(?P<colon>{behind})|[(\[]\s*(?P<bracket>{behind})\s*\.?[)\]])\.?$", re.IGNORECASE
+    )
+
+
+@functools.cache
 def _marks() -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Return patterns of the words before or after findings that are absent, not known yet, or past."""
-    ends, alone = lexicon.pattern("ends", "denied"), lexicon.pattern("alone", "denied")
+    ends = lexicon.pattern("ends", "denied")
     patterns = (
         (POSSIBLE, rf"^(?:{lexicon.pattern('begins', 'possible')})\s|\?\)?$"),
         (POSSIBLE, r"^(?:\(\?\)|\(?(?:±|\+/-)\)?)\s"),
         (DENIED, rf"^(?:{lexicon.pattern('begins', 'denied')})\s|^\(\s*[-–—−]+\s*\)|^[-–—−]+\s*ve\b"),
-        (DENIED, rf"{_SIGNS}|\s(?:{ends})\.?$|[:=]\s*(?:{alone})\.?$|\(\s*(?:{ends}|{alone})\.?\s*\)$"),
+        (DENIED, rf"{_SIGNS}|\s(?:{ends})\.?$|\(\s*(?:{ends})\.?\s*\)$"),
         (POSSIBLE, rf"\b(?:{lexicon.pattern('ends', 'possible')})\)?$"),
         (OVER, rf"\b(?:{lexicon.pattern('ends', 'over')})\)?$"),
     )

@@ -7,7 +7,7 @@ import functools
 import itertools
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -187,6 +187,12 @@ class MentionReader:
             name = reading.string.removeprefix(UNILATERAL)
             found[row] = (*(one for one in found[row] if one.string != name or one == reading), reading)
         return found
+
+    def misspelt(self, words: Iterable[str]) -> dict[str, str]:
+        """Return the index's words for the cleaned words of a text that are misspelt."""
+        with self._making:
+            speller = self._speller
+        return speller.misspelt(words) if self.respell else {}
 
     def _plain(self, string: str) -> str:
         """Return an expansion as the terminology writes it."""

@@ -100,6 +100,8 @@ _WORD = re.compile(r"[^\W_]+")
 SHORTEST = 4
 # Prefixes that differ by one or two letters and mean the opposite.
 OPPOSITES = (("hypo", "hyper"), ("micro", "macro"), ("ante", "anti"), ("inter", "intra"), ("endo", "exo"))
+# In running text, where every name and every foreign word is unknown, these are longer.
+SHORTEST_IN_TEXT = 5
 # One letter can be wrong, and two in words of this length.
 TWO_SLIPS_FROM = 6
 NEAREST = 48
@@ -201,6 +203,16 @@ class Speller:
             for row, some in odd.items()
             if some
         ]
+
+    def misspelt(self, words: Iterable[str]) -> dict[str, str]:
+        """Return the terminology's word for each word of a text that is no word of a language but a slip from one."""
+        known = (self._counts, self._others, self._dictionary, self._elsewhere)
+        odd = sorted(
+            {word for word in words if len(word) >= SHORTEST_IN_TEXT and not any(word in some for some in known)}
+        )
+        odd = [word for word in odd if _may_be_put_right(word)]
+        nearest = zip(odd, self._nearest(odd), strict=True)
+        return {word: other for word, other in nearest if other is not None}
 
     def _readings_without(
         self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]]

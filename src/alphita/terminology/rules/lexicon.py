@@ -9,7 +9,7 @@ The others:
     frequency, release, salt   what a prescription adds to the name of a drug
     nothing         what a list has where it has no finding: "n/a"
     unit            spellings of a unit of measurement; the value is the spelling of laboratory.tsv
-    begins, ends, alone   where a mention has it: "begins possible", "ends denied", alone behind a colon or in brackets
+    begins, ends    where a mention has it: "begins possible", "ends denied"
     common word     words that a short form is only if it is written in capitals
     values          the values of an axis in the order of their bits; those between two | are compared together
     part            what a value of an axis holds: values, or parts before
