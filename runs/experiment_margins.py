@@ -1,8 +1,8 @@
 """Margins from a graph on a made-up graph whose distances are known (Amore Bondarenko et al. 2022, equations 1 to 3).
 
 Each seed makes its own graph: 300 concepts are points around the centres of 60 small groups, and these lie around those
-of 6 large ones. A concept is related to its twelve nearest, by one of four relations, and ComplEx learns vectors from these
-triples alone. A concept has six names, variants of a stem of random syllables that says nothing of where the concept
+of 6 large ones. A concept is related to its twelve nearest by one of four relations, and ComplEx learns vectors of that
+alone. A concept has six names, variants of a stem of random syllables that says nothing of where the concept
 lies; half of them have a word of the large group before it, as "renal" before the names of kidneys' diseases. Four of
 the names train a new encoder, by one of the losses; two are asked.
 

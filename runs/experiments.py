@@ -212,7 +212,8 @@ def judged(experiment: Experiment, out: Path) -> list[dict[str, Any]]:
             names = {"first": titles[claim.first], "second": titles[claim.second]}
             title = next(one.title for one in experiment.columns if one.name == column)
             said = study.judge(first, second, point=points[column])
-            found.append({**names, "measure": title, "column": column, "paper": claim.source, **said})
+            pair = {"arms": [claim.first, claim.second], "items": first.shape[1]}
+            found.append({**names, **pair, "measure": title, "column": column, "paper": claim.source, **said})
     return found
 
 
@@ -223,9 +224,21 @@ def write_table(experiment: Experiment, out: Path) -> None:
     done = sum(len(row["seeds"]) for row in rows)
     figures = {"experiment": experiment.name, "jobs": {"done": done, "of": wanted}, "rows": rows, "orderings": verdicts}
     origin = report.provenance(config=dict(experiment.settings))
-    lines = [f"# {experiment.title}", "", f"{done} of {wanted} jobs.", "", *study.table(rows, experiment.columns), ""]
-    lines += [*study.table_of_orderings(verdicts, experiment.columns), "", study.RULE, ""]
-    study.write_table(out, figures, origin, "\n".join(lines))
+    told = f"# {experiment.title}\n\n{tables(experiment, figures)}\n\n{study.RULE}\n"
+    study.write_table(out, figures, origin, told)
+
+
+def tables(experiment: Experiment, figures: Mapping[str, Any]) -> str:
+    """Return the tables of figures as Markdown."""
+    jobs = figures["jobs"]
+    lines = [f"{jobs['done']} of {jobs['of']} jobs.", "", *study.table(figures["rows"], experiment.columns), ""]
+    return "\n".join([*lines, *study.table_of_orderings(figures["orderings"], experiment.columns)])
+
+
+def in_docs(name: str, folder: Path) -> str:
+    """Return what the docs show of an experiment: its tables, once its figures are there, all of its jobs done."""
+    file = folder / f"experiment_{name}.json"
+    return tables(load(name), study.read(file)) if file.is_file() else "Not run to its end yet."
 
 
 def do_run(given: argparse.Namespace) -> None:

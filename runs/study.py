@@ -194,9 +194,10 @@ POINT, RESAMPLES = 0.01, 2000
 RULE = (
     "One rule for every claim, fixed before the trainings: the first must be above the second by more than a point, a "
     "hundredth of the measure's range. The 95% interval of the difference d is d ± t s: s joins the standard error of "
-    "the mean over n seeds and that of a paired bootstrap over items, t is Student's quantile for n - 1 degrees of "
-    f"freedom. The claim *{HOLDS}* where the interval lies above a point, *{FAILS}* where it lies below, and else, or "
-    f"with one seed, *{OPEN}*."
+    "the mean over n seeds and that of a paired bootstrap over items, t is Student's quantile for the degrees of freedom "
+    "of both (Welch and Satterthwaite; n - 1 where no items are kept). The claim "
+    f"*{HOLDS}* where the interval lies above a point, *{FAILS}* where it lies below, and else, or "
+    f"with one seed, *{OPEN}*. That two are alike holds within a point to either side, and does not beyond."
 )
 
 
@@ -274,11 +275,22 @@ def decided(differences: Float, of_items: float, point: float) -> dict[str, Any]
     n, mean = len(differences), float(differences.mean())
     if n == 1:
         return {"n": n, "mean": mean, "low": None, "high": None, "verdict": OPEN}
-    error = np.hypot(differences.std(ddof=1) / np.sqrt(n), of_items)
-    half = float(stats.t.ppf(0.975, n - 1) * error)
+    of_seeds = differences.std(ddof=1) / np.sqrt(n)
+    error = np.hypot(of_seeds, of_items)
+    # Welch and Satterthwaite: many items, so that all uncertainty of an error is the seeds'.
+    freedom = (n - 1) * (error / of_seeds) ** 4 if of_seeds else np.inf
+    half = float(stats.t.ppf(0.975, freedom) * error)
     low, high = mean - half, mean + half
-    said = HOLDS if low > point else FAILS if high < point else OPEN
-    return {"n": n, "mean": mean, "low": low, "high": high, "verdict": said}
+    return {"n": n, "mean": mean, "low": low, "high": high, "verdict": concluded(low, high, point)}
+
+
+def concluded(low: float | None, high: float | None, point: float, *, alike: bool = False) -> str:
+    """Return the verdict by the ends of an interval: that the first is above the second, or that both are alike."""
+    if low is None or high is None:
+        return OPEN
+    if alike:
+        return HOLDS if -point < low and high < point else FAILS if low > point or high < -point else OPEN
+    return HOLDS if low > point else FAILS if high < point else OPEN
 
 
 def cell(values: Sequence[float], column: Column) -> str:
