@@ -194,8 +194,8 @@ POINT, RESAMPLES = 0.01, 2000
 RULE = (
     "One rule for every claim, fixed before the trainings: the first must be above the second by more than a point, a "
     "hundredth of the measure's range. The 95% interval of the difference d is d ± t s: s joins the standard error of "
-    "the mean over n seeds and that of a paired bootstrap over items, t is Student's quantile for the degrees of freedom "
-    "of both (Welch and Satterthwaite; n - 1 where no items are kept). The claim "
+    "the mean over n seeds and that of a paired bootstrap over items, t is Student's quantile for the degrees of "
+    "freedom of both (Welch and Satterthwaite; n - 1 where no items are kept). The claim "
     f"*{HOLDS}* where the interval lies above a point, *{FAILS}* where it lies below, and else, or "
     f"with one seed, *{OPEN}*. That two are alike holds within a point to either side, and does not beyond."
 )
