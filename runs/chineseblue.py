@@ -158,8 +158,9 @@ def markdown(rows: Sequence[dict[str, Any]], judged: Sequence[dict[str, Any]]) -
     lines += [
         "Mean ± standard deviation over n seeds of the pre-training (n - 1 in the denominator). Loss and AUC on text "
         "that is held out; not masked alike, the rows are not to be compared in them. Tasks: the mean of the runs of "
-        "fine-tuning of each seed, and the best of them; F1 in percent. A claim holds where the mean difference, seed "
-        "by seed, is above its standard deviation, and does not where it is below minus that.",
+        "fine-tuning of each seed, and the best of them; F1 in percent.",
+        "",
+        study.RULE,
         "",
     ]
     return "\n".join(lines)

@@ -11,7 +11,7 @@ not made again, and an unfinished training goes on. Seeds are the outer loop. Co
 `run` pre-trains with and without entity masking (EM) and product attribute prediction (PAP), with other shares (rho,
 figure 2) and margins (gamma), and scores each by text and products that were held out, by the held-out value among 100
 of its attribute, and by query-title relevance and search (runs/qtrel.py). `table` writes table.json and table.md and
-judges the paper's claims, each of which says that one number is above another (see `study.verdict`). `cases` writes
+judges the paper's claims, each of which says that one number is above another (see `study.judge`). `cases` writes
 what two models say of some titles for a query, as table 6: fine-tuned on the training part of QTRel-hard, the score is
 the probability that the title fits, the mean of the runs; the label is + if the title has a value of that name.
 
@@ -375,6 +375,7 @@ TUNED = (
 )
 ROUTES = ("titles", "values", "predicted", "fused")
 MISSING_HARD = f"{MISSING}|{HARD}|fused|{FOUND}"
+JUDGED = (*TUNED, *RANKED, Column(MISSING_HARD, "", "", "", **PERCENT))
 
 
 QTRELS = (EASY_F1, HARD_F1)
@@ -440,7 +441,7 @@ def claims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for claim, measure, source, first, second in _compared(rows):
         said = verdict(first, second)
         if said is not None:
-            found.append({"claim": claim, "measure": TITLES[measure], "paper": source, **said})
+            found.append({"claim": claim, "measure": TITLES[measure], "column": measure, "paper": source, **said})
     return found
 
 
@@ -493,12 +494,13 @@ def tables_markdown(
             ]
             lines += [f"## Search: {told}", "", *table(list(_by_route(tuned, setting)), columns), ""]
     if judged:
-        lines += ["## Which of the paper's claims hold", "", *_judged(judged), ""]
+        lines += ["## Which of the paper's claims hold", "", *study.table_of_orderings(judged, JUDGED), ""]
     lines += [
         "Mean ± standard deviation over n seeds of the pre-training (n - 1 in the denominator). F1 and accuracy: the "
         "mean of the runs of fine-tuning of each seed; maximum: the best of them. Loss and AUC on text that is held "
-        "out. A claim holds where the mean difference, seed by seed, is above its standard deviation, and does not "
-        "where it is below minus that. F1, accuracy and recall in percent.",
+        "out. F1, accuracy and recall in percent.",
+        "",
+        study.RULE,
         "",
     ]
     return "\n".join(lines)
@@ -528,17 +530,6 @@ def _by_route(rows: Sequence[Mapping[str, Any]], setting: str) -> Iterator[Mappi
             }
             if any(figures.values()):
                 yield {"title": f"{row['title']}: {route}", "seeds": row["seeds"], "figures": figures}
-
-
-def _judged(judged: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines = ["| claim | on | difference, points | n | verdict | in the paper |", "|---|---|---:|---:|---|---|"]
-    for one in judged:
-        ends = "" if one["sd"] is None else f" ± {100 * one['sd']:.1f}"
-        lines.append(
-            f"| {one['claim']} | {one['measure']} | {100 * one['mean']:+.1f}{ends} | {one['n']} | {one['verdict']} "
-            f"| {one['paper']} |"
-        )
-    return lines
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ GRAPHS/MODEL/SEED/ holds `vectors`, the report `types` (MCSM) and, where there a
 The sets name concepts by CUI: a pair's concept is the one of that id, or with a cross-reference to it, else those with
 the term of the pair as a name; of several the mean of their unit vectors is taken.
 
-Each ordering that the paper prints ("first over second on a measure") is judged by `study.verdict`.
+Each ordering that the paper prints ("first over second on a measure") is judged by `study.judge`.
 """
 
 from __future__ import annotations
@@ -675,11 +675,12 @@ def run_rows(plan: Plan, rows: Sequence[Row], seeds: Sequence[int]) -> None:
 
 # Measures whose mean says how good a row is "on average", each of 1 at most.
 AVERAGE = "average"
+HIGHEST = float(discounts(40).sum())
 BY_TYPE = "MCSM type="
 
 
 COLUMNS = (
-    Column("mcsm", "MCSM", "mcsm", "MCSM", "mean of types"),
+    Column("mcsm", "MCSM", "mcsm", "MCSM", "mean of types", most=HIGHEST),
     Column("f1", "clustering F1", "clustering_pairs", "F1", scale=100, digits=1),
     Column("theta", "θ", "clustering_pairs", "theta"),
     Column("f1_tuned", "F1, θ tuned elsewhere", "clustering_pairs", "F1, tuned theta", scale=100, digits=1),
@@ -747,7 +748,7 @@ def figures_in(found: Mapping[tuple[str, str, str], float]) -> dict[str, float]:
             figures[f"{BY_TYPE}{part.removeprefix('type=')}"] = value
     parts = []
     if "mcsm" in figures:
-        parts.append(figures["mcsm"] / float(discounts(40).sum()))
+        parts.append(figures["mcsm"] / HIGHEST)
     if "f1" in figures:
         parts.append(figures["f1"])
     mayo = [figures[name] for name in (MAYO[:1] if MAYO[0] in figures else MAYO[1:]) if name in figures]
@@ -770,16 +771,17 @@ def paired(row: Mapping[str, Any], other: Mapping[str, Any], column: str) -> Map
 def orderings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Judge the paper's orderings on rows of `figures` by column and seed; those of missing rows are left out."""
     by_name = {row["name"]: row for row in rows}
-    titles = {one.name: one.title for one in COLUMNS} | {AVERAGE: AVERAGE}
+    forms = {one.name: one for one in COLUMNS} | {AVERAGE: Column(AVERAGE, AVERAGE, "", "")}
     found = []
     for one in ORDERINGS:
         if one.first not in by_name or one.second not in by_name:
             continue
         first, second = by_name[one.first], by_name[one.second]
         for column in one.columns:
-            said = verdict(paired(first, second, column), paired(second, first, column))
+            form = forms[column]
+            said = verdict(paired(first, second, column), paired(second, first, column), form.most / 100)
             if said is not None:
-                names = {"first": first["title"], "second": second["title"], "measure": titles[column]}
+                names = {"first": first["title"], "second": second["title"], "measure": form.title}
                 found.append({**names, "column": column, "paper": one.source, **said})
     return found
 
@@ -816,10 +818,11 @@ def markdown(
     lines += [
         "Mean ± standard deviation over n seeds (n - 1 in the denominator). F1 and accuracies in percent, MCSM of "
         "11.09 at most, Spearman's correlations as they are. θ: chosen on the scored pairs, as the paper does; beside "
-        "it one chosen on other concepts. An ordering holds where the mean difference of the two rows, seed by seed, "
-        "is above its standard deviation, and does not where it is below minus that. Average: the mean of MCSM (as a "
-        "share of its maximum), F1, MayoSRS (MiniMayoSRS where that is all there is) and UMNSRS relatedness. CUIs: "
-        "those of the relatedness sets that have a vector; pairs without are left out.",
+        "it one chosen on other concepts. Average: the mean of MCSM (as a share of its maximum), F1, MayoSRS "
+        "(MiniMayoSRS where that is all there is) and UMNSRS relatedness. CUIs: those of the relatedness sets that "
+        "have a vector; pairs without are left out.",
+        "",
+        study.RULE,
         "",
     ]
     return "\n".join(lines)

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
 
 from alphita import artefact, machine, registry, report
 from alphita.artefact import atomic_file
@@ -25,6 +27,7 @@ from alphita.progress import say
 from alphita.report import file_name
 from alphita_lab.evaluation.systems import load_system
 
+Float = NDArray[np.float64]
 TABLE, MODEL, PLAN = "table", "model", "plan.json"
 
 
@@ -228,12 +231,24 @@ def status(action: Callable[[], None]) -> int:
     return 0
 
 
-HOLDS, FAILS, SPREAD, ONE = "holds", "does not hold", "within the spread", "one seed"
+HOLDS, FAILS, OPEN = "holds at this scale", "does not hold at this scale", "cannot be told"
+POINT, RESAMPLES = 0.01, 2000
+RULE = (
+    "One rule for every claim, fixed before the trainings: the first must be above the second by more than a point, a "
+    "hundredth of the measure's range. The 95% interval of the difference d is d ± t s: s joins the standard error of "
+    "the mean over n seeds and that of a paired bootstrap over items, t is Student's quantile for the degrees of "
+    "freedom of both (Welch and Satterthwaite; n - 1 where no items are kept). The claim "
+    f"*{HOLDS}* where the interval lies above a point, *{FAILS}* where it lies below, and else, or "
+    f"with one seed, *{OPEN}*. That two are alike holds within a point to either side, and does not beyond."
+)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its key in table.json and title, where its figure is in a report, and how it is printed."""
+    """One column: its key in table.json and title, where its figure is in a report, and how it is printed.
+
+    `most` is the end of the measure's range, of which a point is a hundredth.
+    """
 
     name: str
     title: str
@@ -242,6 +257,7 @@ class Column:
     subset: str = "all"
     scale: float = 1.0
     digits: int = 2
+    most: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -254,22 +270,69 @@ class Ordering:
     source: str
 
 
-def verdict(first: Mapping[int, float], second: Mapping[int, float]) -> dict[str, Any] | None:
-    """Return whether the first row is above the second, seed by seed; None where they have no seed in common.
+def judge(first: Float, second: Float, *, point: float = POINT, seed: int = 0) -> dict[str, Any]:
+    """Return the verdict on "the first is above the second", by `RULE`.
 
-    It holds if the mean difference is above its standard deviation (n - 1), and does not if it is below minus that;
-    between, they are within the spread of the seeds. One seed tells nothing of the spread.
+    Args:
+        first: (seeds, items, 2): of each item numerator and denominator; a seed's figure is the ratio of their sums.
+        second: of the same seeds and, within a seed, of the same items.
+        point: the margin, in the figures' own unit.
+
+    Raises:
+        ValueError: they are of other seeds or items.
+    """
+    items = first.shape[1]
+    if first.shape != second.shape:
+        raise ValueError(f"other seeds or items: {first.shape} and {second.shape}")
+
+    def differences(weights: Float) -> Float:
+        one, other = (weights @ side[:, :, 0].T / (weights @ side[:, :, 1].T) for side in (first, second))
+        return one - other
+
+    of_seeds = differences(np.ones((1, items)))[0]
+    chosen = np.random.default_rng(seed).multinomial(items, np.full(items, 1 / items), RESAMPLES)
+    drawn = differences(chosen.astype(np.float64))
+    return decided(of_seeds, float(drawn.mean(axis=1).std(ddof=1)), point)
+
+
+def verdict(first: Mapping[int, float], second: Mapping[int, float], point: float = POINT) -> dict[str, Any] | None:
+    """Return the verdict on two rows that keep one figure a seed; None where they have no seed in common.
+
+    The items' spread is then not in the interval.
     """
     seeds = sorted(set(first) & set(second))
     if not seeds:
         return None
-    differences = [first[seed] - second[seed] for seed in seeds]
-    mean = float(np.mean(differences))
-    if len(seeds) == 1:
-        return {"n": 1, "mean": mean, "sd": None, "verdict": ONE}
-    sd = float(np.std(differences, ddof=1))
-    said = HOLDS if mean > sd else FAILS if mean < -sd else SPREAD
-    return {"n": len(seeds), "mean": mean, "sd": sd, "verdict": said}
+    return decided(np.array([first[seed] - second[seed] for seed in seeds]), 0.0, point)
+
+
+def decided(differences: Float, of_items: float, point: float) -> dict[str, Any]:
+    """Return mean, ends of the interval, number of seeds and verdict.
+
+    Args:
+        differences: (seeds,) of each seed's figures.
+        of_items: standard error of their mean that comes of the items; 0 where these were not kept.
+        point: the margin.
+    """
+    n, mean = len(differences), float(differences.mean())
+    if n == 1:
+        return {"n": n, "mean": mean, "low": None, "high": None, "verdict": OPEN}
+    of_seeds = differences.std(ddof=1) / np.sqrt(n)
+    error = np.hypot(of_seeds, of_items)
+    # Welch and Satterthwaite: many items, so that all uncertainty of an error is the seeds'.
+    freedom = (n - 1) * (error / of_seeds) ** 4 if of_seeds else np.inf
+    half = float(stats.t.ppf(0.975, freedom) * error)
+    low, high = mean - half, mean + half
+    return {"n": n, "mean": mean, "low": low, "high": high, "verdict": concluded(low, high, point)}
+
+
+def concluded(low: float | None, high: float | None, point: float, *, alike: bool = False) -> str:
+    """Return the verdict by the ends of an interval: that the first is above the second, or that both are alike."""
+    if low is None or high is None:
+        return OPEN
+    if alike:
+        return HOLDS if -point < low and high < point else FAILS if low > point or high < -point else OPEN
+    return HOLDS if low > point else FAILS if high < point else OPEN
 
 
 def cell(values: Sequence[float], column: Column) -> str:
@@ -294,15 +357,14 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[
 def table_of_orderings(judged: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[str]:
     """Return the lines of a Markdown table of what was judged, as `orderings` gives it, in the form of `columns`."""
     forms = {one.name: one for one in columns}
-    lines = ["| first over second | on | difference | n | verdict | in the paper |", "|---|---|---:|---:|---|---|"]
+    lines = ["| claim | on | difference | n | verdict | in the paper |", "|---|---|---|---:|---|---|"]
     for one in judged:
         column = forms.get(one["column"], Column("", "", "", "", digits=3))
-        ends = "" if one["sd"] is None else f" ± {column.scale * one['sd']:.{column.digits}f}"
-        difference = f"{column.scale * one['mean']:+.{column.digits}f}{ends}"
-        lines.append(
-            f"| {one['first']} over {one['second']} | {one['measure']} | {difference} | {one['n']} | {one['verdict']} "
-            f"| {one['paper']} |"
-        )
+        claim = one.get("claim") or f"{one['first']} over {one['second']}"
+        numbers = [one["mean"]] + ([] if one["low"] is None else [one["low"], one["high"]])
+        difference, *ends = (f"{column.scale * number:+.{column.digits}f}" for number in numbers)
+        difference += f" [{', '.join(ends)}]" if ends else ""
+        lines.append(f"| {claim} | {one['measure']} | {difference} | {one['n']} | {one['verdict']} | {one['paper']} |")
     return lines
 
 

@@ -28,6 +28,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 sys.path.append(str(DOCS.parent / "runs"))
 italian = importlib.import_module("italian")
 report_tables = importlib.import_module("report_tables")
+claims = importlib.import_module("claims")
+experiments = importlib.import_module("experiments")
 
 
 def settings_table(recipe: str) -> str:
@@ -156,10 +158,20 @@ def test_all_tables_of_the_italian_system_are_those_of_its_figures() -> None:
         elif kind == "types":
             lines = italian.table_by_type(found["rows"][:7])
         else:
-            lines = italian.table_of_orderings(found["orderings"], italian.COLUMNS)
+            lines = italian.table_of_orderings(italian.orderings(found["rows"]), italian.COLUMNS)
         text += "\n".join([f"# {title}", *lines, ""])
     made = {"parts": [{"name": "Open data", "sections": report_tables.sections(text)}]}
     path = DOCS / "results" / "italian_tables.json"
     if os.environ.get("ALPHITA_UPDATE_DOCS"):
         path.write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     assert json.loads(path.read_text(encoding="utf-8")) == made, "run with ALPHITA_UPDATE_DOCS=1"
+
+
+def test_the_papers_claims_are_judged_on_their_figures() -> None:
+    """A line of claims.tsv whose row, column or file is not there fails here too."""
+    check(DOCS / "results" / "claims.md", "verdicts", claims.of_folder(DOCS / "results"))
+
+
+@pytest.mark.parametrize("name", experiments.EXPERIMENTS)
+def test_the_experiments_in_the_docs_are_their_figures(name: str) -> None:
+    check(DOCS / "results" / "experiments.md", f"figures: {name}", experiments.in_docs(name, DOCS / "results"))

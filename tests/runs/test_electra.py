@@ -192,26 +192,26 @@ def test_one_row_over_another_is_judged_seed_by_seed() -> None:
     easy = found["EM over BASE", "QTRel-easy F1"]
     # Differences 2, 2, 4: mean 8 / 3, deviations 2/3, 2/3, 4/3, of which the squares sum to 24 / 9.
     assert easy["mean"] == pytest.approx(0.08 / 3)
-    assert easy["sd"] == pytest.approx(0.01 * np.sqrt(24 / 9 / 2))
-    assert (easy["n"], easy["verdict"], easy["paper"]) == (3, "holds", "table 5")
-    assert found["EM over BASE", "QTRel-hard F1"]["verdict"] == "within the spread"
+    half = 4.302653 * 0.01 * np.sqrt(24 / 9 / 2) / np.sqrt(3)
+    assert (easy["low"], easy["high"]) == pytest.approx((0.08 / 3 - half, 0.08 / 3 + half))
+    assert (easy["n"], easy["verdict"], easy["paper"]) == (3, study.OPEN, "table 5")
+    assert found["EM over BASE", "QTRel-hard F1"]["verdict"] == study.OPEN
     assert len(found) == 2
 
 
 def test_what_pap_adds_is_judged_by_the_difference_of_differences() -> None:
     em = row("em", easy_f1=[0.90, 0.80], hard_f1=[0.70, 0.60])
-    found = judged([em, row("em_pap", easy_f1=[0.91, 0.83], hard_f1=[0.76, 0.70])])
+    found = judged([em, row("em_pap", easy_f1=[0.91, 0.83], hard_f1=[0.760, 0.682])])
     claim = "what PAP adds to EM: more to the hard part than to the easy one"
-    # Hard +6 and +10, easy +1 and +3: 5 and 7.
+    # Hard +6 and +8.2, easy +1 and +3: 5 and 5.2.
     one = found[claim, "QTRel-hard F1"]
-    assert one["mean"] == pytest.approx(0.06)
-    assert one["sd"] == pytest.approx(0.01 * np.sqrt(2))
-    assert one["verdict"] == "holds"
+    assert one["mean"] == pytest.approx(0.051)
+    assert one["verdict"] == study.HOLDS
     # The other way round it does not hold; seeds of which a part is missing do not count.
-    found = judged([em, row("em_pap", easy_f1=[0.99, 0.88], hard_f1=[0.71, 0.61])])
-    assert found[claim, "QTRel-hard F1"]["verdict"] == "does not hold"
+    found = judged([em, row("em_pap", easy_f1=[0.99, 0.89], hard_f1=[0.71, 0.61])])
+    assert found[claim, "QTRel-hard F1"]["verdict"] == study.FAILS
     found = judged([em, row("em_pap", easy_f1=[0.99], hard_f1=[0.71, 0.61])])
-    assert (found[claim, "QTRel-hard F1"]["n"], found[claim, "QTRel-hard F1"]["verdict"]) == (1, "one seed")
+    assert (found[claim, "QTRel-hard F1"]["n"], found[claim, "QTRel-hard F1"]["verdict"]) == (1, study.OPEN)
     assert found["EM_PAP over EM", "QTRel-hard F1"]["n"] == 2
 
 
@@ -223,5 +223,5 @@ def test_rho_matters_more_than_gamma_where_its_figures_spread_more() -> None:
     one = judged(rows)["greatest less least, by ρ over by γ", "QTRel-hard F1"]
     # By rho 70 - 60 and 72 - 55, by gamma 72 - 70 and 72 - 70.
     assert one["mean"] == pytest.approx((0.08 + 0.15) / 2)
-    assert one["verdict"] == "holds"
+    assert one["verdict"] == study.OPEN
     assert "greatest less least, by ρ over by γ" not in {claim for claim, _ in judged(rows[:-1])}
