@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from alphita import printing, registry
 from alphita.cli._from_spec import AsJson, with_options
-from alphita.errors import UsageError
+from alphita.errors import UsageError, require
 from alphita.options import option
 from alphita.progress import say
 from alphita_lab.cli._shared import SettingsCommand, plain
@@ -192,6 +192,8 @@ def run(name: str, spec: TrainSpec) -> None:
     Raises:
         UsageError: options exclude each other, or the recipe's models cannot be exported so.
     """
+    for package in ("torch", "transformers"):
+        require(package, "train")
     from alphita import config, machine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, UsageError, require
+from alphita.errors import InputError, UsageError
 from alphita_lab.training.engine import ranks
 
 if TYPE_CHECKING:
@@ -105,7 +105,6 @@ class Log:
             _cut(work / "log.jsonl", start)
             self.file = open(work / "log.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
             if tensorboard:
-                require("tensorboard", "tensorboard")
                 from torch.utils.tensorboard import SummaryWriter
 
                 self.board = SummaryWriter(str(work / "tensorboard"), purge_step=start + 1)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 import alphita.config
+from alphita.errors import EXTRAS, require
 from alphita.terminology import languages
 
 # Artefacts and files go by their hashes: where they lie may change until the run goes on.
@@ -61,6 +62,14 @@ class TermTraining(alphita.config.Config):
     log_every: int = Field(50, ge=0, description="steps between lines of log.jsonl (ours)")
     tensorboard: bool = Field(False, description="also write the log for TensorBoard (ours)")
     checkpoint_every: int = Field(1000, ge=0, description="steps between checkpoints (ours)")
+
+    @model_validator(mode="after")
+    def _is_installed(self) -> Self:
+        """Before anything is made, for what a setting needs beside torch."""
+        needed = {"tensorboard": self.tensorboard, "jieba": getattr(self, "segmenter", "") == "jieba"}
+        for package in (package for package, is_needed in needed.items() if is_needed):
+            require(package, EXTRAS[package])
+        return self
 
     @field_validator("languages")
     @classmethod
