@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from alphita.artefact import atomic_file
 from alphita.errors import require
 from alphita_lab.evaluation.report import charts, entries, markdown
+from alphita_lab.evaluation.scoring.results import RESAMPLES
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -27,7 +28,8 @@ ERRORS = (
 )
 READING = (
     "Brackets hold 95% bootstrap intervals over rows. Differences are taken on the same rows, with a paired bootstrap "
-    "interval and two-sided p; bold where 0 lies outside the interval. Fractions are printed as percentages. Published "
+    f"interval and two-sided p of {RESAMPLES:,} resamples, so that p is never below 2/{RESAMPLES + 1:,}. Bold: 0 lies "
+    "outside a difference's interval. No interval covers what another training seed would change. Fractions are printed as percentages. Published "
     "figures carry the number of a note where their protocol differs from ours or the printed number is doubtful."
 )
 
@@ -102,10 +104,7 @@ def summary_tables(report: Mapping[str, Any]) -> Group:
             drawn.add_column(Text(name, overflow="fold"), justify="right")
         for entry in run:
             main = (entry["main_metric"], entries.ALL)
-            best = entries.best(entry, main)
-            cells = [
-                Text(entries.cell(entry, entries.system(entry, name), main), "best" * (best == name)) for name in names
-            ]
+            cells = [Text(entries.cell(entry, entries.system(entry, name), main)) for name in names]
             drawn.add_row(Text(entry["name"]), Text(entry["main_metric"]), *cells)
         shown.append(drawn)
     left = [entry["name"] for entry in report["benchmarks"] if entry["not_run"] is not None]
