@@ -32,7 +32,9 @@ class EvaluateSpec:
     force: bool = option(False, panel=HOW, help="Move an existing report aside and create a new one.")
     list: bool = option(False, help="List the benchmarks and exit.")
     about: str | None = option(None, metavar="BENCHMARK", help="Describe a benchmark and its options, and exit.")
-    compare: tuple[Path, Path] | None = option(None, metavar="A B", help="Compare two report folders.")
+    compare: tuple[str, str] | None = option(
+        None, metavar="A B", help="Compare two report folders; FOLDER,name=SYSTEM takes one system of a report."
+    )
     json: bool = option(False, help=JSON)
 
 
@@ -106,7 +108,7 @@ def _about(name: str, as_json: bool) -> None:
             say(f"{number}. {reason}")
 
 
-def _compare(first: Path, second: Path, *, seed: int, as_json: bool) -> None:
+def _compare(first: str, second: str, *, seed: int, as_json: bool) -> None:
     from alphita_lab.evaluation.report import comparison
 
     compared = comparison.compare(first, second, seed=seed)

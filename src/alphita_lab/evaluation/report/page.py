@@ -29,8 +29,9 @@ ERRORS = (
 READING = (
     "Brackets hold 95% bootstrap intervals over rows. Differences are taken on the same rows, with a paired bootstrap "
     f"interval and two-sided p of {RESAMPLES:,} resamples, so that p is never below 2/{RESAMPLES + 1:,}. Bold: 0 lies "
-    "outside a difference's interval. No interval covers what another training seed would change. Fractions are printed as percentages. Published "
-    "figures carry the number of a note where their protocol differs from ours or the printed number is doubtful."
+    "outside a difference's interval. No interval covers what another training seed would change. Fractions are "
+    "printed as percentages. Published figures carry the number of a note where their protocol differs from ours or "
+    "the printed number is doubtful."
 )
 
 
