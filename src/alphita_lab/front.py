@@ -55,4 +55,7 @@ def train(
     given = Split.load(Path(split)) if split is not None else None
     terms = load_terminology(terminology_of(terminology))
     chosen.train(terms, encoder, Path(out), resolved, split=given, resume=resume, force=force)
+    from alphita_lab import model_card
+
+    model_card.write(Path(out), encoder, terms)
     return Path(out)

@@ -211,6 +211,7 @@ def run(name: str, spec: TrainSpec) -> dict[str, float]:
     from alphita import config, machine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
+    from alphita_lab import model_card
     from alphita_lab.training.engine import runs
 
     recipe, out, how = registry.load(RECIPES, name), spec.output, spec.how()
@@ -241,6 +242,8 @@ def run(name: str, spec: TrainSpec) -> dict[str, float]:
     if not (spec.export and spec.resume and out.exists()) or spec.force:
         trained = recipe.train(terminology, spec.encoder, out, resolved, split=split, **how)
         _tell(out, trained, dry_run=spec.dry_run)
+        if not spec.dry_run and int(os.environ.get("RANK", "0")) == 0:
+            model_card.write(out, spec.encoder, terminology)
     if decisions is not None and not spec.dry_run:
         decisions.report(terminology)
     if learns is None:

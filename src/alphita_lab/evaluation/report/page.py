@@ -9,6 +9,7 @@ import base64
 import importlib.resources
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,10 +29,10 @@ ERRORS = (
 )
 READING = (
     "Brackets hold 95% bootstrap intervals over rows. Differences are taken on the same rows, with a paired bootstrap "
-    f"interval and two-sided p of {RESAMPLES:,} resamples, so that p is never below 2/{RESAMPLES + 1:,}. Bold: 0 lies "
-    "outside a difference's interval. No interval covers what another training seed would change. Fractions are "
-    "printed as percentages. Published figures carry the number of a note where their protocol differs from ours or "
-    "the printed number is doubtful."
+    f"interval and two-sided p of {RESAMPLES:,} resamples, so that p is never below 2/{RESAMPLES + 1:,}; p is not "
+    "corrected for the number of comparisons. Bold, better or worse: 0 lies outside a difference's interval. No "
+    "interval covers what another training seed would change. Fractions are printed as percentages. Published figures "
+    "carry the number of a note where their protocol differs from ours or the printed number is doubtful."
 )
 
 
@@ -53,6 +54,14 @@ def to_html(report: Mapping[str, Any], *, pictures: Sequence[Picture] = ()) -> s
     """Return the page that `write_page` writes."""
     style, script = _part("css"), _part("js")
     return _rendered("html.j2", escape=True, report=report, pictures=pictures, style=style, script=script) + "\n"
+
+
+def around(title: str, body: str) -> str:
+    """Return a self-contained page in a report's style around a body, which is HTML."""
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+    head += f"<title>{escape(title)}</title><style>\n{_part('css')}</style>"
+    main = f"<main><h1>{escape(title)}</h1>{body}</main>"
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{main}\n'
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:

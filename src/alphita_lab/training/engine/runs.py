@@ -77,6 +77,7 @@ def save_model(
     *,
     fields: Mapping[str, Any],
     tensors: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    computed: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> None:
     """Save a trained model as an artefact and drop the unfinished work."""
@@ -91,7 +92,8 @@ def save_model(
         if (work / "tensorboard").is_dir():
             shutil.copytree(work / "tensorboard", draft.path / "tensorboard")
         (draft.path / "training.json").write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
-        draft.fields.update(fields)
+        # How it was computed is told, and is no part of what the model is.
+        draft.fields.update({**fields, "computed": dict(computed or {})})
     shutil.rmtree(work, ignore_errors=True)
 
 
