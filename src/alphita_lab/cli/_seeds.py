@@ -87,7 +87,7 @@ def _evaluated(benchmarks: Sequence[str], models: Sequence[str], spec: TrainSpec
         baselines=[f"{spec.encoder},name=start"],
         data=spec.data,
         settings=settings,
-        terminology=load_terminology(spec.terminology),
+        terminology=load_terminology(spec.terminology) if spec.terminology else None,
     )
     report = evaluate(plan, spec.output / "report", force=True)
     found = {}

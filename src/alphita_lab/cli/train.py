@@ -137,7 +137,7 @@ def _list(
 class TrainSpec:
     """What to train on, from which encoder on, and where to."""
 
-    terminology: Path = option(..., "--terminology", "-t", help="Terminology to learn from.")
+    terminology: Path | None = option(None, "--terminology", "-t", help="Terminology to learn from; pairs needs none.")
     output: Path = option(..., "--output", "-o", help="Model folder to create.")
     encoder: str = option("minilm", help="Encoder to start from: alphita-en, minilm, a folder or a hub name.")
     split: Path | None = option(None, help="Split whose held-out strings to exclude from training.")
@@ -215,6 +215,8 @@ def run(name: str, spec: TrainSpec) -> dict[str, float]:
     from alphita_lab.training.engine import runs
 
     recipe, out, how = registry.load(RECIPES, name), spec.output, spec.how()
+    if spec.terminology is None and (spec.from_mappings or getattr(recipe, "NEEDS_TERMINOLOGY", True)):
+        raise UsageError("Missing option '--terminology' / '-t'.")
     plain_out = _plain_out(name, spec, getattr(recipe, "EXPORTS", ()))
     runs.check_flags(out, *([plain_out] if spec.export else []), resume=spec.resume, force=spec.force)
     machine.set_threads(spec.threads)
@@ -224,9 +226,10 @@ def run(name: str, spec: TrainSpec) -> dict[str, float]:
         from alphita_lab.training.mentions.plain_export import Distilling
 
         learns = config.resolve(Distilling, sets=spec.export_settings)
-    terminology, split = load_terminology(spec.terminology), Split.load(spec.split) if spec.split else None
+    terminology = load_terminology(spec.terminology) if spec.terminology else None
+    split = Split.load(spec.split) if spec.split else None
     decisions = None
-    if spec.from_mappings is not None:
+    if spec.from_mappings is not None and terminology is not None:
         decisions = read_decisions(
             spec.from_mappings, terminology, spec.encoder, out, exclude=split, threads=spec.threads
         )
