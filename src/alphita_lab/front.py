@@ -30,7 +30,7 @@ def train(
 
     Args:
         recipe: the name of a recipe.
-        terminology: the terminology to learn from: anything that `alphita.load` takes, except an index; for `pairs`, None.
+        terminology: the terminology to learn from: anything that `alphita.load` takes, except an index; or None.
         out: the model folder to create.
         encoder: the encoder to start from: `minilm`, `alphita-en-fp16` (in a clone), a folder or a hub name.
         split: a split whose held-out strings are excluded from training.

@@ -38,7 +38,8 @@ def test_a_model_carries_its_card_and_curves(tmp_path: Path):
     manifest = artefact.verify(out, "model")
     card = (out / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name:")
-    for part in ("SapBERT: self-alignment", "`pairs=8`", f"dev_acc1: {manifest['figures']['dev_acc1']:.4g}", "threads: "):
+    dev = f"dev_acc1: {manifest['figures']['dev_acc1']:.4g}"
+    for part in ("SapBERT: self-alignment", "`pairs=8`", dev, "threads: "):
         assert part in card
     assert manifest["terminology"] in card
     assert manifest["computed"]["arithmetic"] == "fp32"
