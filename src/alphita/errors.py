@@ -76,6 +76,23 @@ class MissingExtra(AlphitaError):
         super().__init__(f"this needs {package}, which is not installed: pip install 'alphita[{extra}]'")
 
 
+# The extra that brings each package, by the name that is imported; the first of several.
+EXTRAS = {
+    **dict.fromkeys(("torch", "transformers", "onnx", "ahocorasick_rs", "huggingface_hub"), "train"),
+    **dict.fromkeys(("jinja2", "sklearn"), "evaluate"),
+    **dict.fromkeys(("matplotlib", "openTSNE"), "plots"),
+    **dict.fromkeys(("openpyxl", "python_calamine"), "excel"),
+    **{"pykeen": "graph", "jieba": "chinese", "ray": "cluster", "pyspark": "spark"},
+    **{"tensorboard": "tensorboard", "spacy": "spacy"},
+}
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
+    """Return what to say where a module that an extra brings is not installed; None for any other."""
+    package = (error.name or "").split(".")[0]
+    return MissingExtra(package, EXTRAS[package]) if package in EXTRAS else None
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import `module`, or say which extra installs it.
 

@@ -25,12 +25,18 @@ class Bar(Protocol):
     def note(self, text: str) -> None:
         """Show a few words beside the count, until the next ones."""
 
+    def skip(self, seconds: float) -> None:
+        """Leave time out of the rate and the time left: it went to other work."""
+
 
 class _Silent:
     def advance(self, n: int = 1) -> None:
         pass
 
     def note(self, text: str) -> None:
+        pass
+
+    def skip(self, seconds: float) -> None:
         pass
 
 
@@ -45,6 +51,9 @@ class _PlainBar:
     def note(self, text: str) -> None:
         self.text = text
 
+    def skip(self, seconds: float) -> None:
+        self.start += seconds
+
     def advance(self, n: int = 1) -> None:
         self.done += n
         now = time.monotonic()
@@ -52,19 +61,23 @@ class _PlainBar:
             self.last = now
             self.line()
 
-    def line(self, *, end: bool = False) -> None:
+    def pace(self) -> tuple[str, str]:
+        """Return the rate and the time left, "" where nobody knows it."""
         seconds = time.monotonic() - self.start
         rate = (self.done - self.before) / seconds if seconds > 0 else 0.0
+        # A total may be an estimate, which the work then exceeds.
+        known = self.total is not None and rate > 0
+        return speed(rate, self.unit), f"{duration(max(0, (self.total or 0) - self.done) / rate)} left" if known else ""
+
+    def line(self, *, end: bool = False) -> None:
         of = f"/{self.total:,}" if self.total is not None else ""
-        left = ""
-        if not end and self.total is not None and rate > 0:
-            # A total may be an estimate, which the work then exceeds.
-            left = f", {duration(max(0, self.total - self.done) / rate)} left"
+        rate, left = self.pace()
+        left = f", {left}" if left and not end else ""
         if end and self.printed == self.done:
             return
         self.printed = self.done
         note = f", {self.text}" if self.text else ""
-        say(f"{self.label}: {self.done:,}{of} {self.unit}, {speed(rate, self.unit)}{left}{note}")
+        say(f"{self.label}: {self.done:,}{of} {self.unit}, {rate}{left}{note}")
 
 
 def speed(rate: float, unit: str) -> str:
@@ -89,33 +102,29 @@ def bar(
         yield _Silent()
         return
     if sys.stderr.isatty():
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-        from rich.progress import Task as RichTask
-        from rich.text import Text
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.table import Column
 
-        class Rate(TextColumn):
-            def render(self, task: RichTask) -> Text:
-                return Text(speed(task.speed or 0.0, unit), style="aside")
+        def last(name: str) -> TextColumn:
+            """What is cut where the terminal is narrow."""
+            shown = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+            return TextColumn(f"{{task.fields[{name}]}}", style="aside", table_column=shown)
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            Rate(""),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}", style="aside"),
-        )
-        with Progress(*columns, console=console(stderr=True)) as screen:
-            task = screen.add_task(label, total=total, completed=done, text="")
+        pace = (TextColumn(f"{{task.fields[{name}]}}", style="aside") for name in ("rate", "left"))
+        columns = (TextColumn("{task.description}"), BarColumn(10), MofNCompleteColumn(), *pace, last("text"))
+        with Progress(*columns, console=console(stderr=True), expand=True) as screen:
+            task = screen.add_task(label, total=total, completed=done, text="", rate="", left="")
 
-            class _RichBar:
+            class _RichBar(_PlainBar):
                 def advance(self, n: int = 1) -> None:
-                    screen.advance(task, n)
+                    self.done += n
+                    rate, left = self.pace()
+                    screen.update(task, completed=self.done, rate=rate, left=left)
 
                 def note(self, text: str) -> None:
                     screen.update(task, text=text)
 
-            yield _RichBar()
+            yield _RichBar(label, total, unit, done)
         return
     plain = _PlainBar(label, total, unit, done)
     yield plain

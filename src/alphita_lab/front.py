@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from alphita import config, registry
-from alphita.errors import require
+from alphita.errors import UsageError, require
 
 RECIPES = "alphita_lab.recipes"
 
 
 def train(
     recipe: str,
-    terminology: Path | str,
+    terminology: Path | str | None,
     out: Path | str,
     *,
     encoder: str = "minilm",
@@ -30,7 +30,7 @@ def train(
 
     Args:
         recipe: the name of a recipe.
-        terminology: the terminology to learn from: anything that `alphita.load` takes, except an index.
+        terminology: the terminology to learn from: anything that `alphita.load` takes, except an index; or None.
         out: the model folder to create.
         encoder: the encoder to start from: `minilm`, `alphita-en-fp16` (in a clone), a folder or a hub name.
         split: a split whose held-out strings are excluded from training.
@@ -53,6 +53,11 @@ def train(
     chosen = registry.load(RECIPES, recipe)
     resolved = config.resolve(chosen.Config, base=settings)
     given = Split.load(Path(split)) if split is not None else None
-    terms = load_terminology(terminology_of(terminology))
+    if terminology is None and getattr(chosen, "NEEDS_TERMINOLOGY", True):
+        raise UsageError(f"the recipe {recipe} learns from a terminology: give one")
+    terms = load_terminology(terminology_of(terminology)) if terminology is not None else None
     chosen.train(terms, encoder, Path(out), resolved, split=given, resume=resume, force=force)
+    from alphita_lab import model_card
+
+    model_card.write(Path(out), encoder, terms)
     return Path(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,34 @@ def test_an_export_that_cannot_be_is_refused_before_training(
 def test_a_model_without_a_name_of_its_own_is_refused(words: list[str], out: str, flags: list[str], capsys) -> None:
     assert alphita(*words, "-o", out, *flags) == 2
     assert "cannot be the model's folder, which must be a new one; give its name" in capsys.readouterr().err
+
+
+def test_several_seeds_are_trained_and_scored_in_one_command(tmp_path: Path, capsys) -> None:
+    terminology = tiny_terminology(tmp_path / "t.terminology")
+    model = tiny_model(tmp_path / "model")
+    assert alphita("terminology", "split", terminology.path, "-o", tmp_path / "t.split", "--fraction", "0.5") == 0
+    settings = ["--set=steps=3", "--set=pairs=8", "--set=precision=fp32", "--set=dev_synonyms=3"]
+    words = ["train", "sapbert", "-t", terminology.path, "--split", tmp_path / "t.split", "--encoder", model, *settings]
+    assert alphita(*words, "-o", tmp_path / "x", "--seeds", "1,1") == 2
+    assert alphita(*words, "-o", tmp_path / "x", "--evaluate", "sts") == 2
+    capsys.readouterr()
+    assert alphita(*words, "-o", tmp_path / "all", "--seeds", "1,2") == 0
+    told = capsys.readouterr().out
+    summary = json.loads((tmp_path / "all" / "seeds.json").read_text())
+    dev = [artefact.verify(tmp_path / "all" / f"seed-{seed}", "model")["figures"]["dev_acc1"] for seed in (1, 2)]
+    assert summary["training"]["dev_acc1"] == {"mean": sum(dev) / 2, "sd": pytest.approx(abs(dev[0] - dev[1]) / 2**0.5)}
+    report = json.loads((tmp_path / "all" / "report" / "report.json").read_text())
+    first = {one["name"]: one["figures"][0]["value"] for one in report["benchmarks"][0]["systems"]}
+    found = summary["benchmarks"]["held_out_synonyms"]["accuracy@1"]
+    assert found["mean"] == pytest.approx((first["seed-1"] + first["seed-2"]) / 2)
+    assert found["start"] == first["start"]
+    assert "held_out_synonyms, accuracy@1: " in told
+    # What is there is not trained again, and any two systems of the report are compared.
+    assert alphita(*words, "-o", tmp_path / "all", "--seeds", "1,2", "--resume") == 0
+    both = tmp_path / "all" / "report"
+    assert alphita("evaluate", "--compare", f"{both},name=seed-1", f"{both},name=start", "--json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert {(row["first_system"], row["second_system"]) for row in rows} == {("seed-1", "start")}
+    assert rows[0]["first"] == first["seed-1"]
+    assert alphita("evaluate", "--compare", both, f"{both},name=other") == 2
+    assert "unknown system of the report 'other'" in capsys.readouterr().err

@@ -39,7 +39,7 @@ class Case:
 
     Attributes:
         settings: beside `COMMON`.
-        files: settings that are paths: some of corpus, mentions, graph, teachers.
+        files: settings that are paths: some of corpus, mentions, graph, teachers, files.
         steps: the micro-steps of its last phase.
         translated: whether it needs names in two languages.
         told: what a dry run says of it beside what it says of all.
@@ -67,6 +67,7 @@ CASES: dict[str, Case] = {
     "multilingual": Case(
         {"batch": 16}, translated=True, told=("names: 24; translations: 24", "the teacher encodes 24 names")
     ),
+    "pairs": Case({"batch": 8}, files=("files",)),
     "ensemble": Case({"batch": 16, "hold_back": False}, files=("teachers",)),
     "ext_bert": Case(
         {"vocabulary": 120, "batch": 8, "max_length": 24, "dev_share": 0.0},
@@ -121,7 +122,14 @@ class Given:
         places = itertools.product(range(7), SITES, FINDINGS)
         corpus.write_text("".join(f"day {day}: {one[0]} of the {site} again\n" for day, site, one in places))
         ids = [self.terminology.concept_id(row) for row in range(self.terminology.n_concepts) if row % 8]
+        pairs = self.folder / "pairs.csv"
+        rows = [
+            (f"{one} of the {site}", f"{site} {other}", f"{one} elsewhere")
+            for site, (one, other) in itertools.product(SITES, FINDINGS)
+        ]
+        pairs.write_text("anchor,positive,negative\n" + "".join(",".join(row) + "\n" for row in rows))
         self.files = {
+            "files": pairs,
             "corpus": corpus,
             "graph": graph_of(ids, self.folder / "x.vectors"),
             "mentions": mentions_of(self.terminology, self.model, self.folder / "x.mentions"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import typer
 
 import alphita
+from alphita import registry
 
 ROLES = {"Args:", "Attributes:", "Returns:", "Raises:"}
 
@@ -68,7 +70,20 @@ def python() -> str:
 
     public = {name: getattr(alphita, name) for name in alphita.__all__}
     public |= {each.__name__: each for each in (NormalizerOptions, Result, Candidate, Annotation)}
-    return "\n\n".join(_public(name, value) for name, value in public.items())
+    parts = [_public(name, value) for name, value in public.items()]
+    return "\n\n".join([*parts, "## Objectives", _objectives()])
+
+
+def _objectives() -> str:
+    """Return every loss of `alphita_lab.objectives` with its module's equation."""
+    parts = []
+    for file in registry.names("alphita_lab.objectives"):
+        module = importlib.import_module(f"alphita_lab.objectives.{file}")
+        parts += [f"### alphita_lab.objectives.{file}", f"```text\n{(module.__doc__ or '').strip()}\n```"]
+        for name, value in vars(module).items():
+            if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+                parts += [f"#### {file}.{name}", _signature(name, value), _docstring(value)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _public(name: str, value: Any) -> str:

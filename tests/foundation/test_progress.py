@@ -70,6 +70,39 @@ def test_a_plain_bar_speaks_every_ten_seconds_with_rate_and_time_left(clock, cap
     assert capsys.readouterr() == ("", "train: 400/1,000 steps, 16.0 steps/s\n")
 
 
+def test_time_that_went_to_other_work_is_no_part_of_the_rate(clock, capsys):
+    with progress.bar("train", 100, unit="steps") as bar:
+        for seconds in (5, 5):
+            clock[0] += seconds
+            bar.advance(10)
+            clock[0] += 600
+            bar.skip(600)
+    assert capsys.readouterr().err.splitlines()[0] == "train: 20/100 steps, 2.0 steps/s, 40 s left"
+
+
+def test_80_columns_hold_all_but_the_last_words():
+    work = """
+import time
+from alphita import progress
+with progress.bar("training coder", 100_000, unit="steps", done=50_000) as bar:
+    bar.note("loss 0.2557, 230 terms/s, and more words than there is room for")
+    time.sleep(0.3)
+    bar.advance(1)
+"""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen([sys.executable, "-c", work], stderr=theirs, env=environment):
+        os.close(theirs)
+        shown = b""
+        try:
+            while block := os.read(ours, 65536):
+                shown += block
+        except OSError:
+            pass
+        os.close(ours)
+    assert re.search(r"50001/100000 .* steps/s .* min left +loss .*…", re.sub(r"\x1b\[[\d;?]*\w", "", shown.decode()))
+
+
 @pytest.mark.parametrize(
     ("total", "done", "steps", "said"),
     [

@@ -15,7 +15,7 @@ import typer
 
 from alphita import __version__, machine, printing, progress
 from alphita.cli._commands import Commands
-from alphita.errors import AlphitaError, shorten
+from alphita.errors import AlphitaError, missing_extra, shorten
 from alphita.registry import Group
 
 # What ONNX Runtime, FAISS, torch and the system's loader say in errors of other kinds.
@@ -147,6 +147,9 @@ def _run() -> Any:  # noqa: ANN401 - of typer
         print(f"error: {shorten(error.filename, 255)}: {error.strerror}", file=sys.stderr)
         code = 1
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (absent := missing_extra(error)):
+            print(f"error: {absent}", file=sys.stderr)
+            return absent.exit_code
         if any(words in str(error).lower() for words in NO_MEMORY):
             return _tell_memory(error)
         show = getattr(error, "show", None)

@@ -33,7 +33,9 @@ class EvaluateSpec:
     list: bool = option(False, help="List the benchmarks and exit.")
     about: str | None = option(None, metavar="BENCHMARK", help="Describe a benchmark and its options, and exit.")
     check: bool = option(False, help="Open each system, say which cannot be had and why, and exit.")
-    compare: tuple[Path, Path] | None = option(None, metavar="A B", help="Compare two report folders.")
+    compare: tuple[str, str] | None = option(
+        None, metavar="A B", help="Compare two report folders; FOLDER,name=SYSTEM takes one system of a report."
+    )
     json: bool = option(False, help=JSON)
 
 
@@ -119,7 +121,7 @@ def _check(systems: Sequence[str]) -> None:
             print(f"{name_of(spec)}: not scored: {error}")
 
 
-def _compare(first: Path, second: Path, *, seed: int, as_json: bool) -> None:
+def _compare(first: str, second: str, *, seed: int, as_json: bool) -> None:
     from alphita_lab.evaluation.report import comparison
 
     compared = comparison.compare(first, second, seed=seed)

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from alphita import machine, registry
 from alphita.cli._from_spec import Threads
-from alphita.errors import UsageError
+from alphita.errors import UsageError, require
 from alphita_lab.cli._shared import SettingsCommand, plain
 
 MODELS = "alphita_lab.graph.models"
@@ -68,6 +68,8 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
 
         if device not in ("cpu", "cuda"):
             raise UsageError(registry.unknown("device", device, ("cpu", "cuda")))
+        for package in ("torch", "pykeen"):
+            require(package, "graph")
         resolved = config.resolve(model.Config, file=config_file, sets=settings or ())
         machine.set_threads(threads)
         machine.keep_freed_memory()

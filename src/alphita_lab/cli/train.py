@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from alphita import printing, registry
 from alphita.cli._from_spec import AsJson, with_options
-from alphita.errors import UsageError
+from alphita.errors import UsageError, require
 from alphita.options import option
 from alphita.progress import say
 from alphita_lab.cli._shared import SettingsCommand, plain
@@ -137,7 +137,7 @@ def _list(
 class TrainSpec:
     """What to train on, from which encoder on, and where to."""
 
-    terminology: Path = option(..., "--terminology", "-t", help="Terminology to learn from.")
+    terminology: Path | None = option(None, "--terminology", "-t", help="Terminology to learn from; pairs needs none.")
     output: Path = option(..., "--output", "-o", help="Model folder to create.")
     encoder: str = option("minilm", help="Encoder to start from: alphita-en, minilm, a folder or a hub name.")
     split: Path | None = option(None, help="Split whose held-out strings to exclude from training.")
@@ -151,6 +151,13 @@ class TrainSpec:
     )
     resume: bool = option(False, help="Continue the unfinished run.")
     force: bool = option(False, help="Replace an existing model and, without --resume, an unfinished run.")
+    seeds: str = option(
+        "", metavar="1,2,3", help="Train with each seed, into OUTPUT/seed-N; evaluate all, and print mean and sd."
+    )
+    evaluate: tuple[str, ...] = option(
+        (), metavar="BENCHMARK[,key=value]", help="Benchmark for --seeds; held_out_synonyms if there is a --split."
+    )
+    data: Path | None = option(None, help="Folder with the benchmarks' files, for --seeds.")
     dry_run: bool = option(False, help="Run a few batches, estimate the cost of the whole run, and write nothing.")
     export: str = option(
         "", panel=EXPORT, help="distilled: also create OUTPUT.distilled, a plain encoder that other libraries can open."
@@ -176,7 +183,14 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
     @with_options
     def train(spec: TrainSpec) -> None:
         """Train by this recipe; the help is the recipe's own."""
-        run(name, spec)
+        if spec.seeds:
+            from alphita_lab.cli import _seeds
+
+            _seeds.run(name, spec, run)
+        elif spec.evaluate or spec.data:
+            raise UsageError("--evaluate and --data go with --seeds; afterwards: alphita evaluate BENCHMARK --model X")
+        else:
+            run(name, spec)
 
     command = typer.main.get_command(single)
     assert isinstance(command, SettingsCommand)
@@ -184,20 +198,25 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
     return command
 
 
-def run(name: str, spec: TrainSpec) -> None:
-    """Train recipe `name`, export the model if asked to, and print where each lies and its last figures.
+def run(name: str, spec: TrainSpec) -> dict[str, float]:
+    """Train recipe `name`, export the model if asked to, and print where each lies and its last figures, returned too.
 
     With `resume` and an export, a model that is finished is not trained again.
 
     Raises:
         UsageError: options exclude each other, or the recipe's models cannot be exported so.
     """
+    for package in ("torch", "transformers"):
+        require(package, "train")
     from alphita import config, machine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
+    from alphita_lab import model_card
     from alphita_lab.training.engine import runs
 
     recipe, out, how = registry.load(RECIPES, name), spec.output, spec.how()
+    if spec.terminology is None and (spec.from_mappings or getattr(recipe, "NEEDS_TERMINOLOGY", True)):
+        raise UsageError("Missing option '--terminology' / '-t'.")
     plain_out = _plain_out(name, spec, getattr(recipe, "EXPORTS", ()))
     runs.check_flags(out, *([plain_out] if spec.export else []), resume=spec.resume, force=spec.force)
     machine.set_threads(spec.threads)
@@ -207,9 +226,10 @@ def run(name: str, spec: TrainSpec) -> None:
         from alphita_lab.training.mentions.plain_export import Distilling
 
         learns = config.resolve(Distilling, sets=spec.export_settings)
-    terminology, split = load_terminology(spec.terminology), Split.load(spec.split) if spec.split else None
+    terminology = load_terminology(spec.terminology) if spec.terminology else None
+    split = Split.load(spec.split) if spec.split else None
     decisions = None
-    if spec.from_mappings is not None:
+    if spec.from_mappings is not None and terminology is not None:
         decisions = read_decisions(
             spec.from_mappings, terminology, spec.encoder, out, exclude=split, threads=spec.threads
         )
@@ -220,21 +240,25 @@ def run(name: str, spec: TrainSpec) -> None:
             if "triples" in recipe.Config.model_fields and negatives is not None:
                 listed = ",".join(filter(None, (resolved.triples, str(negatives))))
                 resolved = config.resolve(recipe.Config, file=spec.config, sets=[*spec.settings, f"triples={listed}"])
+    trained: dict[str, float] = {}
     # With force, the model that is there may be the one to be replaced: the recipe tells.
     if not (spec.export and spec.resume and out.exists()) or spec.force:
-        figures = recipe.train(terminology, spec.encoder, out, resolved, split=split, **how)
-        _tell(out, figures, dry_run=spec.dry_run)
+        trained = recipe.train(terminology, spec.encoder, out, resolved, split=split, **how)
+        _tell(out, trained, dry_run=spec.dry_run)
+        if not spec.dry_run and int(os.environ.get("RANK", "0")) == 0:
+            model_card.write(out, spec.encoder, terminology)
     if decisions is not None and not spec.dry_run:
         decisions.report(terminology)
     if learns is None:
-        return
+        return trained
     if spec.dry_run and not out.exists():
         say("the export can be measured once the model is there, by --resume --dry-run")
-        return
+        return trained
     from alphita_lab.training.mentions.plain_export import distil_plain
 
     figures = distil_plain(out, plain_out, terminology, learns, split=split, **how)
     _tell(plain_out, figures, dry_run=spec.dry_run)
+    return trained
 
 
 def _plain_out(name: str, spec: TrainSpec, kinds: Sequence[str]) -> Path:

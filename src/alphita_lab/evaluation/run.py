@@ -352,4 +352,11 @@ def _resolved(tasks: Sequence[_Task], plan: EvaluationPlan) -> dict[str, Any]:
         "baselines": list(plan.baselines),
         "data": plan.data and str(plan.data),
         "terminology": plan.terminology and str(plan.terminology.path),
+        "terminology_version": plan.terminology and _versions(plan.terminology),
     }
+
+
+def _versions(terminology: Terminology) -> str:
+    """Return the sources of a terminology with their versions: "hp hp/releases/2025-01-16"."""
+    sources = terminology.manifest.get("sources", ())
+    return "; ".join(" ".join(str(one[key]) for key in ("name", "version") if one.get(key)) for one in sources)

@@ -12,6 +12,7 @@ import polars as pl
 
 from alphita import artefact, textio
 from alphita.errors import InputError, UsageError
+from alphita.registry import unknown
 from alphita.report import FORMAT_VERSION, KIND, file_name
 from alphita_lab.evaluation.report import entries
 from alphita_lab.evaluation.scoring import results
@@ -39,9 +40,19 @@ QUESTIONS = (
 )  # fmt: skip
 
 
-def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
-    """Compare two report folders: each system of the first with the one of the same name in the second."""
+def compare(first: Path | str, second: Path | str, *, seed: int = 0) -> dict[str, Any]:
+    """Compare two report folders: each system of the first with the one of the same name in the second.
+
+    `FOLDER,name=SYSTEM` takes one system of a report, so that any two are compared, of one report too.
+
+    Raises:
+        UsageError: a report has no system of that name.
+    """
+    (first, one), (second, other) = (_named(str(side)) for side in (first, second))
     reports = [_read(first), _read(second)]
+    for report, name in zip(reports, (one, other), strict=True):
+        if name and name not in (known := entries.systems_of(report)):
+            raise UsageError(unknown("system of the report", name, known))
     left, right = ({entry["name"]: entry for entry in report["benchmarks"]} for report in reports)
     shared = [name for name in left if name in right and not left[name]["not_run"] and not right[name]["not_run"]]
     if not shared:
@@ -53,7 +64,8 @@ def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
             {key: value for key, value in origin["data"].items() if key.startswith(f"{name}/") or "/" not in key}
             for origin in origins
         ]
-        compared.append(_benchmark((first, second), left[name], right[name], seed) | {"data": _changes(*data)})
+        of = _benchmark((first, second), left[name], right[name], seed, (one, other))
+        compared.append(of | {"data": _changes(*data)})
     return {
         **{
             side: {"path": str(path)} | {key: origin.get(key) for key in ("commit", "command", "seed")}
@@ -64,6 +76,12 @@ def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
         "only_second": sorted(set(right) - set(shared)),
         "benchmarks": compared,
     }
+
+
+def _named(side: str) -> tuple[Path, str]:
+    """Return the folder, and the system's name or "", of `FOLDER` or `FOLDER,name=SYSTEM`."""
+    folder, _, name = side.partition(",name=")
+    return Path(folder), name
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -93,10 +111,15 @@ def _changes(first: Any, second: Any) -> Any:  # noqa: ANN401 - JSON values
 
 
 def _benchmark(
-    folders: tuple[Path, Path], left: Mapping[str, Any], right: Mapping[str, Any], seed: int
+    folders: tuple[Path, Path], left: Mapping[str, Any], right: Mapping[str, Any], seed: int, chosen: tuple[str, str]
 ) -> dict[str, Any]:
     ours = {system["name"]: system for system in entries.scored(left)}
     theirs = {system["name"]: system for system in entries.scored(right)}
+    # Where only one side is named, the other has a system of that name, or one alone.
+    if chosen[0]:
+        ours = {name: system for name, system in ours.items() if name == chosen[0]}
+    if chosen[1]:
+        theirs = {name: system for name, system in theirs.items() if name == chosen[1]}
     single = len(ours) == len(theirs) == 1
     pairs = [(*ours, *theirs)] if single else [(name, name) for name in ours if name in theirs]
     used = [{pair[side] for pair in pairs} for side in (0, 1)]

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from alphita_lab.evaluation.scoring.results import RESAMPLES
+
 ALL = "all"
 UNSEEN = "seen=False"
 MEAN_OF_FOLDS = "mean of folds"
 NONE = "–"
+# The least p that a paired bootstrap of so many resamples can give, on two sides.
+P_FLOOR = 2 / (RESAMPLES + 1)
 # Words in the names of metrics that lie in 0 to 1 and are printed as percentages.
 FRACTIONS = ("accuracy", "precision", "recall", "f1", "hits@", "mrr", "ordered pairs")
 
@@ -156,6 +160,7 @@ def provenance(report: Entry) -> dict[str, str]:
     """Return where a report's figures come from, each fact as one line of text."""
     facts = report["provenance"]
     shown = {"commit": facts.get("commit"), "command": " ".join(facts.get("command") or ()) or None}
+    shown |= {"terminology": facts.get("config", {}).get("terminology_version")}
     shown |= {"alphita": facts.get("alphita_version")} | {
         key: facts.get(key) for key in ("seed", "machine", "packages")
     }
@@ -166,16 +171,6 @@ def heading(column: Column) -> str:
     """Return the heading of a column: "accuracy@1", "accuracy@1, mean of folds"."""
     metric, subset = column
     return metric if subset == ALL else f"{metric}, {subset}"
-
-
-def best(entry: Entry, column: Column) -> str | None:
-    """Return the name of the best of several systems, None if there is only one or no best."""
-    higher = metric_of(entry, column[0])["higher_is_better"]
-    values = {system["name"]: figure(system, *column) for system in scored(entry)}
-    known = {name: one["value"] for name, one in values.items() if one is not None and one["value"] is not None}
-    if len(known) < 2 or higher is None:
-        return None
-    return max(known, key=lambda name: known[name] if higher else -known[name])
 
 
 def difference(system: Entry, metric: str) -> Entry | None:
@@ -282,10 +277,10 @@ def interval(figure: Entry, *, fraction: bool, signed: bool = False) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """Return a p-value with three decimals."""
+    """Return a p-value with three decimals; resampling cannot give one below `P_FLOOR`."""
     if p is None:
         return NONE
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return f"≤ {P_FLOOR:.3f}" if p <= P_FLOOR else f"{p:.3f}"
 
 
 def coverage(system: Entry) -> tuple[str, str] | None:

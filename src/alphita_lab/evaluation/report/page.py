@@ -9,12 +9,14 @@ import base64
 import importlib.resources
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from alphita.artefact import atomic_file
 from alphita.errors import require
 from alphita_lab.evaluation.report import charts, entries, markdown
+from alphita_lab.evaluation.scoring.results import RESAMPLES
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -27,8 +29,10 @@ ERRORS = (
 )
 READING = (
     "Brackets hold 95% bootstrap intervals over rows. Differences are taken on the same rows, with a paired bootstrap "
-    "interval and two-sided p; bold where 0 lies outside the interval. Fractions are printed as percentages. Published "
-    "figures carry the number of a note where their protocol differs from ours or the printed number is doubtful."
+    f"interval and two-sided p of {RESAMPLES:,} resamples, so that p is never below 2/{RESAMPLES + 1:,}; p is not "
+    "corrected for the number of comparisons. Bold, better or worse: 0 lies outside a difference's interval. No "
+    "interval covers what another training seed would change. Fractions are printed as percentages. Published figures "
+    "carry the number of a note where their protocol differs from ours or the printed number is doubtful."
 )
 
 
@@ -50,6 +54,14 @@ def to_html(report: Mapping[str, Any], *, pictures: Sequence[Picture] = ()) -> s
     """Return the page that `write_page` writes."""
     style, script = _part("css"), _part("js")
     return _rendered("html.j2", escape=True, report=report, pictures=pictures, style=style, script=script) + "\n"
+
+
+def around(title: str, body: str) -> str:
+    """Return a self-contained page in a report's style around a body, which is HTML."""
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+    head += f"<title>{escape(title)}</title><style>\n{_part('css')}</style>"
+    main = f"<main><h1>{escape(title)}</h1>{body}</main>"
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{main}\n'
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:
@@ -102,10 +114,7 @@ def summary_tables(report: Mapping[str, Any]) -> Group:
             drawn.add_column(Text(name, overflow="fold"), justify="right")
         for entry in run:
             main = (entry["main_metric"], entries.ALL)
-            best = entries.best(entry, main)
-            cells = [
-                Text(entries.cell(entry, entries.system(entry, name), main), "best" * (best == name)) for name in names
-            ]
+            cells = [Text(entries.cell(entry, entries.system(entry, name), main)) for name in names]
             drawn.add_row(Text(entry["name"]), Text(entry["main_metric"]), *cells)
         shown.append(drawn)
     left = [entry["name"] for entry in report["benchmarks"] if entry["not_run"] is not None]

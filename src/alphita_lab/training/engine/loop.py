@@ -180,6 +180,8 @@ def fit(training: Training) -> dict[str, float]:
         training.ranks.wait()
         for name, module in modules.items():
             load_module(training.work / BEST / f"{name}.safetensors", module)
+        best = json.loads((training.work / BEST / "best.json").read_text())
+        figures |= {"best_step": best["step"], "best_score": best["score"]}
     if plan.start_share > 0:
         mix_in(modules["encoder"], begun, plan.start_share)
     _train_mode(modules, on=False)
@@ -213,6 +215,7 @@ class _Loop:
         """Take all steps that are left, and return the last logged figures."""
         training, plan, micro = self.training, self.plan, self.training.micro
         figures: dict[str, float] = {}
+        scores: dict[str, float] = {}
         _train_mode(self.modules, on=True)
         shown = self.ranks.first
         with bar(training.label, plan.steps, "steps", done=self.start, shown=shown) as progress, self.log:
@@ -227,12 +230,15 @@ class _Loop:
                         self.log.write({"step": done, **figures})
                         progress.note(f"loss {figures['loss']:.4g}, {figures['rows_per_second']:,.0f} terms/s")
                     if last or _due(done, plan.evaluate_every):
-                        self._score(done)
+                        begun = time.perf_counter()
+                        scores = self._score(done)
+                        progress.skip(time.perf_counter() - begun)
+                        self.meter.clock += time.perf_counter() - begun
                     if _due(done, plan.checkpoint_every) and not last:
                         self._checkpoint(done)
             finally:
                 micro.stop()
-        return figures
+        return figures | scores
 
     def _checkpoint(self, done: int) -> None:
         """Save the state, unless the last was saved so few minutes ago that the next will do."""
@@ -300,11 +306,10 @@ class _Loop:
             "Start again with a smaller learning_rate, or with precision=fp32"
         )
 
-    def _score(self, done: int) -> None:
-        """Log the dev scores, of the averaged weights where there are any, and keep the best weights."""
+    def _score(self, done: int) -> dict[str, float]:
+        """Return and log the dev scores, of the averaged weights where there are any, and keep the best weights."""
         if self.training.evaluate is None:
-            return
-        before = time.perf_counter()
+            return {}
         scores: dict[str, float] = {}
         # Only the first process scores.
         if self.ranks.first:
@@ -317,7 +322,7 @@ class _Loop:
         self.log.write({"step": done, **scores})
         self._keep_best(scores, done)
         _train_mode(self.modules, on=True)
-        self.meter.clock += time.perf_counter() - before
+        return scores
 
     def _keep_best(self, scores: Mapping[str, float], done: int) -> None:
         """Save the weights if the first of the scores is the best so far."""

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from alphita import progress
+from alphita import machine, progress
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
 from alphita.terminology.text import DEFAULT_RULES
@@ -178,6 +178,17 @@ class Run:
                 runs.check(self.phase.out, resume=self.phase.resume, force=self.phase.force)
         self.ranks.wait()
 
+    def computed(self) -> dict[str, Any]:
+        """Return what the rounding depends on: with others of these, weights differ in their last digits."""
+        return {
+            "device": str(self.forward.device),
+            "arithmetic": "bf16" if self.forward.bf16 else "fp32",
+            "threads": torch.get_num_threads(),
+            "processes": self.ranks.size,
+            "torch": torch.__version__,
+            **machine.describe(),
+        }
+
     def say(self, text: str) -> None:
         """Print a line, once for all processes."""
         if self.ranks.first:
@@ -232,7 +243,13 @@ class Run:
                 manifest = manifest_fields(self.phase, self.facts, figures)
             manifest |= {"config": self.config.model_dump(), **(fields or {})}
             runs.save_model(
-                self.phase.out, self.encoder, self.work, fields=manifest, tensors=tensors, force=self.phase.force
+                self.phase.out,
+                self.encoder,
+                self.work,
+                fields=manifest,
+                tensors=tensors,
+                computed=self.computed(),
+                force=self.phase.force,
             )
         self.ranks.wait()
         return figures

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, UsageError, require
+from alphita.errors import InputError, UsageError
 from alphita_lab.training.engine import ranks
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def save_model(
     *,
     fields: Mapping[str, Any],
     tensors: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    computed: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> None:
     """Save a trained model as an artefact and drop the unfinished work."""
@@ -91,7 +92,8 @@ def save_model(
         if (work / "tensorboard").is_dir():
             shutil.copytree(work / "tensorboard", draft.path / "tensorboard")
         (draft.path / "training.json").write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
-        draft.fields.update(fields)
+        # How it was computed is told, and is no part of what the model is.
+        draft.fields.update({**fields, "computed": dict(computed or {})})
     shutil.rmtree(work, ignore_errors=True)
 
 
@@ -105,7 +107,6 @@ class Log:
             _cut(work / "log.jsonl", start)
             self.file = open(work / "log.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
             if tensorboard:
-                require("tensorboard", "tensorboard")
                 from torch.utils.tensorboard import SummaryWriter
 
                 self.board = SummaryWriter(str(work / "tensorboard"), purge_step=start + 1)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 import alphita.config
+from alphita.errors import EXTRAS, require
 from alphita.terminology import languages
 from alphita.terminology.text import DEFAULT_RULES
 
@@ -67,6 +68,14 @@ class TermTraining(alphita.config.Config):
     def rules(self) -> tuple[str, ...]:
         """The rules by which names are cleaned."""
         return DEFAULT_RULES
+
+    @model_validator(mode="after")
+    def _is_installed(self) -> Self:
+        """Before anything is made, for what a setting needs beside torch."""
+        needed = {"tensorboard": self.tensorboard, "jieba": getattr(self, "segmenter", "") == "jieba"}
+        for package in (package for package, is_needed in needed.items() if is_needed):
+            require(package, EXTRAS[package])
+        return self
 
     @field_validator("languages")
     @classmethod

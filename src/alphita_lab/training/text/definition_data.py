@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from alphita import artefact, progress, registry
 from alphita.errors import InputError, Rejects
 from alphita.index.neighbours import unit
-from alphita_lab.training.engine import ranks
 from alphita_lab.training.engine.settings import NameTraining, language_weights
 from alphita_lab.training.sentences.scored_pairs import ScoredPairs, Triples, listed, read_files
 from alphita_lab.training.terms.names import TrainingNames
@@ -282,7 +281,7 @@ class _Files(NamedTuple):
 
 def _files(config: TextTraining, terminology: Terminology, rejects: Path | None) -> _Files:
     """Read the files of a config, and say how many rows are left out; see `read`."""
-    with Rejects(rejects if ranks.connect().first else None) as aside:
+    with Rejects(rejects if _is_first() else None) as aside:
         sentences = read_files(config.dev_scored, ScoredPairs, aside, part="dev")
         sets: dict[str, ScoredPairs | Triples] = (
             {**read_files(config.scored, ScoredPairs, aside), **read_files(config.triples, Triples, aside)}
@@ -330,5 +329,11 @@ def _present(kinds: list[int], texts: Texts) -> list[int]:
 
 def say(text: str) -> None:
     """Print a line, once for all processes."""
-    if ranks.connect().first:
+    if _is_first():
         progress.say(text)
+
+
+def _is_first() -> bool:
+    from alphita_lab.training.engine import ranks
+
+    return ranks.connect().first
