@@ -167,7 +167,7 @@ def found(
     return right
 
 
-# lambda of the TransE-like similarity is minus the mean distance of 400 names at the start, 4.85, as 28 is in the paper.
+# lambda of the TransE-like similarity: minus the mean distance of 400 names at the start, 4.85, as 28 in the paper.
 CODER = {"k": 128, "m": 8, "name_rule": "none"}
 FIRST = {"batch_terms": 256, "mu": 0, "name_rule": "none"}
 REL = {**CODER, "relation_matrix": "full"}
