@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
+import claims
 import study
+from alphita.errors import InputError
 
 T2 = 4.302653  # Student's 97.5 % quantile for two degrees of freedom
 
@@ -76,3 +80,27 @@ def test_items_are_paired_and_figures_are_ratios_of_sums() -> None:
     assert study.judge(counted, np.array([[[0.0, 1.0], [0.0, 1.0]]]))["mean"] == pytest.approx(0.75)
     with pytest.raises(ValueError, match="other seeds or items"):
         study.judge(counted, counted[:, :1])
+
+
+def test_a_claim_is_read_from_its_figures_and_a_missing_row_is_an_error(tmp_path) -> None:
+    rows = [
+        {"name": "base", "title": "B", "seeds": [0], "figures": {"mcsm": {"0": 5.0}}},
+        {"name": "a", "title": "A", "seeds": [0, 1], "figures": {"mcsm": {"values": [5.05, 5.06]}}},
+    ]
+    (tmp_path / "f.json").write_text(json.dumps({"rows": rows}))
+    lines = [["claim", "where", "kind", "first", "second", "measure", "column", "range", "file", "note"]]
+    lines += [
+        ["up", "t", "over", "a", "base", "M", "mcsm", "11.09", "f", ""],
+        ["same", "t", *["alike", "a", "base", "M", "mcsm"]],
+    ]
+    lines[2] += ["11.09", "f", "untrained"]
+    (tmp_path / claims.CLAIMS).write_text("".join("\t".join(line) + "\n" for line in lines))
+    up, same = claims.of_folder(tmp_path).splitlines()[2:]
+    # 0.055 of 11.09 is half a point.
+    assert up == "| up | t | [M](f.json) | 5.05 | 5.00 | +0.5 [-0.1, +1.1] | 2 | cannot be told |"
+    assert "cannot be told; one of them has learnt nothing yet" in same
+    (tmp_path / claims.CLAIMS).write_text(
+        "".join("\t".join(line) + "\n" for line in [*lines, ["x", "t", "over", "no", *lines[1][4:]]])
+    )
+    with pytest.raises(InputError, match="has no such figures"):
+        claims.of_folder(tmp_path)
