@@ -114,6 +114,7 @@ def test_coder(given: Path, tmp_path: Path, name: str) -> None:
         given / "data",
         ENCODER=encoder,
         SETTINGS=FIRST if "transe" in name else SMALL,
+        ALPHITA_CACHE=str(tmp_path / "cache"),
         BASELINES=f"{encoder} {ABSENT}",
         VECTORS=f"concept_vectors:{given / 'vectors.csv'},prefix=UMLS,name=cui2vec",
     )

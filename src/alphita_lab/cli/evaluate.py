@@ -176,9 +176,9 @@ def _run(spec: EvaluateSpec) -> None:
     left = [
         f"{entry['name']}: {one['name']}" + (" (not compared with the baseline)" if "figures" in one else "")
         for entry, one in rows
-        if one.get("failed") or one.get("missing")
+        if one.get("failed")
     ]
-    if left:
+    if left := [*dict.fromkeys(one["name"] for _, one in rows if one.get("missing")), *left]:
         print(f"not scored, for reasons that the report gives: {'; '.join(left)}", file=sys.stderr)
     if undrawn := pictures_failed(report):
         print(f"pictures: {undrawn}", file=sys.stderr)
