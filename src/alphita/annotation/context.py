@@ -92,7 +92,10 @@ class Contexts:
 
 def _is_of_item(cue: Context, item: Item) -> bool:
     """Tell whether a cue counts for an item with a value: one inside it, or of the section that it is in."""
-    return item.start <= cue.start < item.end or (cue.end <= item.start and cue.category in (FAMILY, HISTORICAL))
+    if item.start <= cue.start < item.end:
+        # A question has its answer in the value.
+        return cue.cue != "?"
+    return cue.end <= item.start and cue.category in (FAMILY, HISTORICAL)
 
 
 class Rules:
@@ -276,6 +279,12 @@ def _said(text: str, sentence: Sentence) -> list[Word]:
     start, end = sentence.start, sentence.end
     while start > 0 and text[start - 1] in "?¿(+-":
         start -= 1
+    before = start
+    while before > 0 and text[before - 1] == " ":
+        before -= 1
+    if before > 0 and text[before - 1] == "?" and (before == 1 or not text[before - 2].isalnum()):
+        # "? asthma", not "Fever? No".
+        start = before - 1
     while end < len(text) and text[end] in " ?(-:+)":
         end += 1
     found = table.words(text[start:end], start)
