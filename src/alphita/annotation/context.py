@@ -75,8 +75,9 @@ class Contexts:
                 found[one.category] = (distance, one)
         if item is not None and item.assertion != PRESENT:
             # What the value says counts for more than what the item asks: "History of seizures: no".
-            value = Context(item.assertion, *item.value, self._text[slice(*item.value)])
-            found = {name: one for name, one in found.items() if name == FAMILY} | {item.assertion: (0, value)}
+            value = Context(item.assertion, *item.value, self._text[slice(*item.value)])  # type: ignore[arg-type]
+            found = {name: one for name, one in found.items() if name == FAMILY}
+            found[value.category] = (0, value)
         return tuple(found[category][1] for category in CATEGORIES if category in found)
 
     def parts(self, start: int, end: int) -> bool:
