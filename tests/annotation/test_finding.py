@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from alphita import textio
 from alphita.annotation.annotator import Annotator, Candidate, Settings, settle
+from alphita.annotation.confidence import of_found
 from alphita.annotation.finding import Finder, Level, Names, learn
 from alphita.annotation.spans import Annotated, Document, Place, lines_of
 from alphita.annotation.tokens import root, sentences_of, tokens_of
@@ -57,6 +58,87 @@ def test_a_shared_head_belongs_to_each_part(finder, text, parts):
 def test_a_beginning_is_shared_with_the_part_behind_it_alone(finder):
     mentions = {mention for mention, _, _ in found(finder, "cleft lip, curved fingers and palate")}
     assert mentions == {"cleft lip", "curved fingers"}
+
+
+@pytest.mark.parametrize(
+    ("text", "halves"),
+    [
+        ("short and curved fingers", {"short and curved fingers": False}),
+        ("short and bulbar fingers", {"short and bulbar fingers": True}),
+        ("cleft lip and palate", {"cleft lip and palate": False}),
+        ("cleft foot and palate", {"cleft foot and palate": True}),
+    ],
+)
+def test_a_name_is_a_half_where_what_it_is_joined_with_is_none(finder, text, halves):
+    hits = finder.find(text, sentences_of(text)[0])
+    wholes = {text[hit.pieces[0].start : hit.pieces[-1].end]: hit for hit in hits if len(hit.pieces) > 1}
+    assert {whole: hit.is_half(hits) for whole, hit in wholes.items()} == halves
+
+
+def test_a_half_is_for_review_at_best(normalizer):
+    annotator = Annotator(normalizer)
+    both, half = annotator.annotate(
+        [Document("", "He has short and curved fingers."), Document("", "He has short and bulbar fingers.")]
+    )
+    assert {one.concept_id for one in both.annotations} == {"HP:2", "HP:3"}
+    assert all(one.decision != "accept" for one in half.annotations)
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions"),
+    [
+        ("Siezures and hypotonnia", {"Siezures": "MISSPELT", "hypotonnia": "MISSPELT"}),
+        ("He saw Hypotonnia.", {}),
+        ("short fingurs", {"short fingurs": "MISSPELT"}),
+        ("seizure and siezure", {"seizure": "SAME", "siezure": "MISSPELT"}),
+    ],
+)
+def test_a_misspelt_finding_is_found_but_no_name_inside_a_sentence(finder, text, mentions):
+    right = {"siezures": "seizures", "siezure": "seizure", "hypotonnia": "hypotonia", "fingurs": "fingers"}
+    sentence = sentences_of(text)[0].spelt(text, right)
+    hits = finder.find(text, sentence)
+    assert {text[slice(*hit.pieces[0])]: hit.level.name for hit in hits} == mentions
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fever and\u200bataxia", ["fever", "and", "ataxia"]),
+        ("Seizures\u200b are", ["Seizures", "are"]),
+        ("Seizures\ufeff.", ["Seizures"]),
+        ("\u200eSeizures\u200f", ["Seizures"]),
+        ("sei\u00adzures", ["sei\u00adzures"]),
+        ("type A-1", ["type", "A-1"]),
+    ],
+)
+def test_what_is_not_seen_is_no_letter_at_the_end_of_a_word(text, words):
+    assert [text[token.start : token.end] for token in tokens_of(text)] == words
+
+
+def test_a_box_or_a_value_parts_two_names(normalizer):
+    text = "Cleft lip [ ] cleft palate [x]\nCleft lip (-) cleft palate (+)"
+    found = Annotator(normalizer).annotate([Document("", text)])[0].annotations
+    assert [(one.mention.lower(), one.said) for one in found] == [
+        ("cleft lip", ("negated",)),
+        ("cleft palate", ("affirmed",)),
+    ] * 2
+
+
+def test_names_that_cross_stand_both():
+    def name(start, end):
+        return Candidate(
+            (Place(start, end),), "", f"T:{start}", "", "", 1.0, "accept", "exact", True, False, is_certain=True
+        )
+
+    assert settle([name(0, 10), name(5, 15)]) == [name(0, 10), name(5, 15)]
+    assert settle([name(0, 10), name(5, 10)]) == [name(0, 10)]
+
+
+def test_the_confidence_of_what_is_found_is_less_than_of_what_is_given():
+    confidences = [of_found(given) for given in (0.0, 0.3, 0.6, 0.9, 0.99, 1.0)]
+    assert confidences == sorted(confidences)
+    assert 0 < confidences[0] < confidences[-1] < 1
+    assert of_found(0.99) < 0.9
 
 
 def test_words_that_join_sentences_make_no_name_of_what_stands_beside_them(finder):

@@ -237,3 +237,11 @@ def test_in_a_phrase_a_correct_word_can_stand_for_another():
     speller = Speller(strings, Habits(), dictionary={"hart", "attack"})
     assert speller.of_words(["hart attack", "hart", "heart attack"]) == [(0, "heart attack")]
     assert [reading.string for reading in speller.readings(["hart attack"])[0]] == []
+
+
+def test_misspelt_words_of_a_text_are_those_of_no_language_a_slip_away_from_a_name():
+    words = ["siezure", "headake", "hed", "seizure", "house", "beads", "xyzzy", "b12", "hezd"]
+    assert speller(dictionary={"beads"}, others={"house"}).misspelt(words) == {
+        "headake": "headache",
+        "siezure": "seizure",
+    }

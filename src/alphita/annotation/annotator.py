@@ -217,17 +217,18 @@ class Answers:
             known.update(zip(some, self.normalizer.normalize(some), strict=True))
         found = [self._candidate(span, known[span.asked]) if self._is_asked(span) else None for span in spans]
         return [
-            self._of_whole(span, one) if one and span.whole else one for span, one in zip(spans, found, strict=True)
+            self._of_whole(span.whole, one) if one and span.whole else one
+            for span, one in zip(spans, found, strict=True)
         ]
 
-    def _of_whole(self, span: Span, candidate: Candidate) -> Candidate | None:
+    def _of_whole(self, whole: str, candidate: Candidate) -> Candidate | None:
         """Return what a name is where it is but a part of what is said: the answer for all, or for review."""
-        result = self._known[span.whole]
+        result = self._known[whole]
         if result.concept_id is None and len(candidate.pieces) > 1:
             return None
         if result.decision != "accept":
             return candidate._replace(decision="review", is_certain=False)
-        return self._candidate(Span((Place(candidate.start, candidate.end),), span.whole, None), result)
+        return self._candidate(Span((Place(candidate.start, candidate.end),), whole, None), result)
 
     def spelt(self, texts: Sequence[Lines], sentences: Sequence[list[Sentence]]) -> list[list[Sentence]]:
         """Return sentences in which misspelt words have the forms of the index's words."""

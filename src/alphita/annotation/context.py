@@ -75,8 +75,9 @@ class Contexts:
                 found[one.category] = (distance, one)
         if item is not None and item.assertion != PRESENT:
             # What the value says counts for more than what the item asks: "History of seizures: no".
-            value = Context(item.assertion, *item.value, self._text[slice(*item.value)])
-            found = {name: one for name, one in found.items() if name == FAMILY} | {item.assertion: (0, value)}
+            value = Context(item.assertion, *item.value, self._text[slice(*item.value)])  # type: ignore[arg-type]
+            found = {name: one for name, one in found.items() if name == FAMILY}
+            found[value.category] = (0, value)
         return tuple(found[category][1] for category in CATEGORIES if category in found)
 
     def parts(self, start: int, end: int) -> bool:
@@ -92,7 +93,10 @@ class Contexts:
 
 def _is_of_item(cue: Context, item: Item) -> bool:
     """Tell whether a cue counts for an item with a value: one inside it, or of the section that it is in."""
-    return item.start <= cue.start < item.end or (cue.end <= item.start and cue.category in (FAMILY, HISTORICAL))
+    if item.start <= cue.start < item.end:
+        # A question has its answer in the value.
+        return cue.cue != "?"
+    return cue.end <= item.start and cue.category in (FAMILY, HISTORICAL)
 
 
 class Rules:
@@ -276,6 +280,12 @@ def _said(text: str, sentence: Sentence) -> list[Word]:
     start, end = sentence.start, sentence.end
     while start > 0 and text[start - 1] in "?¿(+-":
         start -= 1
+    before = start
+    while before > 0 and text[before - 1] == " ":
+        before -= 1
+    if before > 0 and text[before - 1] == "?" and (before == 1 or not text[before - 2].isalnum()):
+        # "? asthma", not "Fever? No".
+        start = before - 1
     while end < len(text) and text[end] in " ?(-:+)":
         end += 1
     found = table.words(text[start:end], start)

@@ -159,8 +159,8 @@ class Finder:
         for items in _joined(tokens):
             for place, item in enumerate(items):
                 own = [item[-size:] for size in range(1, MAX_SHARED + 1)]
-                before = [size for size, token in enumerate(reversed(item)) if token.form in INSIDE]
-                whole = next((part for part in own if len(part) == min([*before, len(item)])), None)
+                cuts = [size for size, token in enumerate(reversed(item)) if token.form in INSIDE]
+                whole = next((part for part in own if len(part) == min([*cuts, len(item)])), None)
                 for other in items[place + 1 :]:
                     for size in range(1, min(MAX_SHARED, len(other) - 1) + 1):
                         yield from self._made(text, own, other[-size:], whole)

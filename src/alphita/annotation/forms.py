@@ -144,7 +144,7 @@ def _marks(text: str, part: Place) -> list[_Mark]:
         value = _value_at(text, separator.end(), part.end)
         if value is not None:
             found.append(_Mark(separator.start(), *value))
-    kept = []
+    kept: list[_Mark] = []
     for mark, following in pairwise([*found, None]):
         assert mark is not None
         is_closed = _is_closed(text, mark.value.end, part.end)

@@ -73,7 +73,7 @@ def _any(values: Iterable[str]) -> str:
 
 
 def _sign(sign: str) -> str:
-    base, *marks = unicodedata.normalize("NFD", sign)
-    if marks:
-        return f"(?:{sign}|{base}{''.join(marks)}?)"
+    decomposed = unicodedata.normalize("NFD", sign)
+    if len(decomposed) > 1:
+        return f"(?:{sign}|{decomposed}?)"
     return r"\s++" if sign == " " else re.escape(sign)
