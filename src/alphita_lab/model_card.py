@@ -26,7 +26,12 @@ RECIPES = "alphita_lab.recipes"
 
 
 def write(out: Path, encoder: str, terminology: Terminology | None) -> None:
-    """Write the card and the curves of the model in `out`, trained from `encoder` on `terminology`."""
+    """Write the card and the curves of the model in `out`, trained from `encoder` on `terminology`.
+
+    A plug-in's model that has no manifest or no log gets none.
+    """
+    if not (out / artefact.MANIFEST).is_file() or not (out / "log.jsonl").is_file():
+        return
     manifest = artefact.open_manifest(out, "model")
     log = [json.loads(line) for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     drawn = curves(log)

@@ -80,8 +80,8 @@ def estimate(
         f"  a step: {plan.accumulation} batches, {second:.2f} s on {device}, "
         f"{'bf16' if bf16 else 'fp32'}, {steps.ranks.size} process(es)\n"
         f"  {plan.steps:,} steps: about {duration(second * plan.steps)}, without dev scores\n"
-        f"  work: {operations / 1e15:,.3g} PFLOP; {duration(operations / GPU_SPEED)} on a GPU that does 100 TFLOP/s, "
-        "which is a third of an A100's most in bf16\n"
+        f"  work: {operations / 1e15:,.3g} PFLOP; at least {duration(operations / GPU_SPEED)} on a GPU that does 100 TFLOP/s, "
+        "a third of an A100's most in bf16: short terms keep it less busy\n"
         f"  memory: about {_peak(device) / 2**30:.1f} GB",
         second * plan.steps,
     )

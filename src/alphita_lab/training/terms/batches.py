@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Batch:
     """One batch."""
 
-    terms: NDArray[np.integer[Any]]  # (u,) the distinct terms to encode, as numbers of a `TokenTable`'s strings
+    terms: NDArray[np.integer[Any]]  # (u,) the terms to encode, each once, as numbers of a `TokenTable`'s strings; homonyms are several terms
     arrays: dict[str, NDArray[Any]]
     rows: int  # term rows that the batch stands for, repeats counted
 
@@ -97,10 +97,10 @@ class TermSteps(PartSteps[_Ready]):
         return self.draw(number).terms
 
     def sizes(self, number: int) -> dict[str, float]:
-        """Return how many rows, distinct terms and tokens batch `number` has."""
+        """Return how many rows batch `number` has, how many terms are encoded for them, and their tokens."""
         batch = self.draw(number)
         tokens = int(np.diff(self.tokens.offsets)[batch.terms].sum())
-        return {"term rows": batch.rows, "distinct": len(batch.terms), "tokens": tokens}
+        return {"term rows": batch.rows, "terms encoded": len(batch.terms), "tokens": tokens}
 
     def _make(self, number: int) -> _Ready:
         batch = self.draw(number)
