@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 class Batch:
     """One batch."""
 
-    terms: NDArray[np.integer[Any]]  # (u,) the terms to encode, each once, as numbers of a `TokenTable`'s strings; homonyms are several terms
+    terms: NDArray[
+        np.integer[Any]
+    ]  # (u,) the terms to encode, each once, as numbers of a `TokenTable`'s strings; homonyms are several terms
     arrays: dict[str, NDArray[Any]]
     rows: int  # term rows that the batch stands for, repeats counted
 
