@@ -158,6 +158,7 @@ class TrainSpec:
         (), metavar="BENCHMARK[,key=value]", help="Benchmark for --seeds; held_out_synonyms if there is a --split."
     )
     data: Path | None = option(None, help="Folder with the benchmarks' files, for --seeds.")
+    push: str = option("", metavar="OWNER/NAME", help="Then upload the model to this repository of the hub; private.")
     dry_run: bool = option(False, help="Run a few batches, estimate the cost of the whole run, and write nothing.")
     export: str = option(
         "", panel=EXPORT, help="distilled: also create OUTPUT.distilled, a plain encoder that other libraries can open."
@@ -247,6 +248,8 @@ def run(name: str, spec: TrainSpec) -> dict[str, float]:
         _tell(out, trained, dry_run=spec.dry_run)
         if not spec.dry_run and int(os.environ.get("RANK", "0")) == 0:
             model_card.write(out, spec.encoder, terminology)
+            if spec.push:
+                print(f"pushed to {model_card.push(out, spec.push)}")
     if decisions is not None and not spec.dry_run:
         decisions.report(terminology)
     if learns is None:

@@ -60,6 +60,8 @@ class _Ready:
 class TermSteps(PartSteps[_Ready]):
     """Runs micro-batches of terms; see `PartSteps`. They return what the loss does, and "rows"."""
 
+    ADAPTS = True
+
     def __init__(
         self,
         forward: TermForward,
