@@ -250,9 +250,10 @@ def run(name: str, spec: TrainSpec) -> dict[str, float]:
             model_card.write(out, spec.encoder, terminology)
             if spec.push:
                 print(f"pushed to {model_card.push(out, spec.push)}")
-    if decisions is not None and not spec.dry_run:
+    if decisions is not None and terminology is not None and not spec.dry_run:
         decisions.report(terminology)
-    if learns is None:
+    # What is exported was injected with a terminology's concepts.
+    if learns is None or terminology is None:
         return trained
     if spec.dry_run and not out.exists():
         say("the export can be measured once the model is there, by --resume --dry-run")
