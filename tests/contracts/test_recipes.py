@@ -257,7 +257,7 @@ def test_a_modernbert_trains_or_is_refused(recipe: ModuleType, given: Given, tmp
     if name_of(recipe) == "electra_em_pap":
         settings = settings.model_copy(update={"scratch": False, "vocabulary": 0})
     if name_of(recipe) in OF_BERT:
-        with pytest.raises((InputError, UsageError), match=";|BERT"):
+        with pytest.raises((InputError, UsageError), match=r";|BERT"):
             recipe.train(given.to(recipe), str(encoder), out, settings)
         return
     recipe.train(given.to(recipe), str(encoder), out, settings)

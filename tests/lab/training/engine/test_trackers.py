@@ -49,7 +49,7 @@ def test_a_tracker_is_told_every_line(tmp_path: Path, monkeypatch) -> None:
 def test_an_unknown_tracker_or_one_that_is_not_installed_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown tracker 'wandbb'; did you mean 'wandb'"):
         Log(tmp_path, 0, tensorboard=False, first=True, trackers="wandbb")
-    with pytest.raises(UsageError, match="the tracker aim is not installed.*pip install aim"):
+    with pytest.raises(UsageError, match=r"the tracker aim is not installed.*pip install aim"):
         Log(tmp_path, 0, tensorboard=False, first=True, trackers="aim")
     assert not (tmp_path / "log.jsonl").exists()
 
