@@ -7,7 +7,8 @@
 # runs/open_knowledge.sh makes the terminologies, once in English and once in several languages; SPLIT holds the strings
 # to score by (`alphita terminology split`); MULTI-BASE is the folder of an E5 model, which wants "query: " before a
 # string. Small terminologies and few STEPS show on a processor that all of it runs. docs/results/alphita.json says how
-# the weights in models/ were made, beside each other too, but with a schedule by time.
+# the weights in models/ were made, beside each other too, but with a schedule by time. The same command goes on after a
+# stop, and does nothing where all three are finished; remove a model's folder to train it anew.
 set -euo pipefail
 
 usage="usage: runs/gpu/alphita.sh EN.terminology MULTI.terminology SPLIT MULTI-BASE OUTPUT [STEPS]"
@@ -20,16 +21,21 @@ steps=${6:-1400}
 alphita=${ALPHITA:-alphita}
 mkdir -p "$output"
 
+# Train one of them, NAME BASE TERMINOLOGY SETTING..., on from where it was stopped; one that is finished stays.
+train() {
+    local name=$1 base=$2 terminology=$3
+    shift 3
+    if [ -e "$output/$name" ]; then return; fi
+    $alphita train alphita --terminology "$terminology" --split "$split" --encoder "$base" -o "$output/$name" --resume \
+        --set steps="$steps" "${@/#/--set=}" >>"$output/$name.log" 2>&1
+}
+
 # One run leaves much of a GPU idle: they run beside each other.
-$alphita train alphita --terminology "$english" --split "$split" --encoder minilm -o "$output/near" --force \
-    --set steps="$steps" >"$output/near.log" 2>&1 &
+train near minilm "$english" &
 near=$!
-$alphita train alphita --terminology "$english" --split "$split" --encoder minilm -o "$output/plain" --force \
-    --set steps="$steps" --set mined=false >"$output/plain.log" 2>&1 &
+train plain minilm "$english" mined=false &
 plain=$!
-$alphita train alphita --terminology "$multi" --split "$split" --encoder "$base" -o "$output/multi" --force \
-    --set steps="$steps" --set mined=false --set learning_rate=2e-4 --set base_prefix="query: " --set centred=true \
-    >"$output/multi.log" 2>&1 &
+train multi "$base" "$multi" mined=false learning_rate=2e-4 base_prefix="query: " centred=true &
 last=$!
 failed=0
 for run in $near $plain $last; do

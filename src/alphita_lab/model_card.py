@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alphita import artefact, registry
+from alphita.errors import AlphitaError, require
 from alphita.progress import duration
 from alphita_lab.evaluation.report import charts, page
 from alphita_lab.training.engine.settings import TermTraining
@@ -26,7 +27,12 @@ RECIPES = "alphita_lab.recipes"
 
 
 def write(out: Path, encoder: str, terminology: Terminology | None) -> None:
-    """Write the card and the curves of the model in `out`, trained from `encoder` on `terminology`."""
+    """Write the card and the curves of the model in `out`, trained from `encoder` on `terminology`.
+
+    A plug-in's model that has no manifest or no log gets none.
+    """
+    if not (out / artefact.MANIFEST).is_file() or not (out / "log.jsonl").is_file():
+        return
     manifest = artefact.open_manifest(out, "model")
     log = [json.loads(line) for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     drawn = curves(log)
@@ -37,6 +43,26 @@ def write(out: Path, encoder: str, terminology: Terminology | None) -> None:
         _picture(drawn, title, out / "training.png")
     with artefact.atomic_file(out / "README.md", "w") as file:
         file.write(card(out, encoder, manifest, terminology, seconds(log)))
+
+
+def push(out: Path, name: str) -> str:
+    """Upload a model's folder to `owner/name` on the hub, made private if it is new; return its address.
+
+    Any `--model` takes that name then.
+
+    Raises:
+        AlphitaError: the hub refuses, or cannot be reached.
+    """
+    hub = require("huggingface_hub", "train")
+    try:
+        address = hub.create_repo(name, private=True, exist_ok=True)
+        hub.upload_folder(repo_id=name, folder_path=out, commit_message=f"alphita: {out.name}")
+    except Exception as error:
+        # The hub's client raises many kinds: offline, no token, no permission, a bad name.
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        remedy = f"log in by `hf auth login`, then: hf upload {name} {out}"
+        raise AlphitaError(f"{out} is whole, but could not be pushed to {name!r}: {first_line}; {remedy}") from error
+    return str(address)
 
 
 def curves(log: Sequence[Mapping[str, float]]) -> dict[str, dict[str, Series]]:

@@ -211,3 +211,56 @@ def test_the_learning_rate_follows_its_schedule() -> None:
     assert cosine[6] == pytest.approx(0.5)
     assert set(constant[1:]) == {1.0}
     assert cosine[4] > linear[4] > 0
+
+
+def test_adapters_are_trained_and_folded_in_or_refused(recipe: ModuleType, given: Given, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    out = tmp_path / "m"
+    if CASES[name_of(recipe)].steps.__dict__.get("ADAPTS") and "graph" not in CASES[name_of(recipe)].files:
+        given.train(recipe, out, steps=2, lora_rank=2)
+        assert set(load_file(out / "model.safetensors")) == set(load_file(given.model / "model.safetensors"))
+    else:
+        with pytest.raises(UsageError, match="lora_rank goes with recipes that train on terms alone"):
+            given.train(recipe, out, steps=2, lora_rank=2)
+
+
+def modern(folder: Path, model: Path) -> Path:
+    """Write a ModernBERT of two small layers with the tiny model's tokenizer."""
+    from transformers import ModernBertConfig, ModernBertModel
+
+    torch.manual_seed(0)
+    config = ModernBertConfig(
+        vocab_size=len(json.loads((model / "tokenizer.json").read_text())["model"]["vocab"]),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=3,
+        cls_token_id=2,
+        sep_token_id=3,
+    )
+    ModernBertModel(config).save_pretrained(folder)
+    (folder / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
+    return folder
+
+
+# What these change lies inside BERT's own layers or heads.
+OF_BERT = ("ext_bert", "kge_injection", "pipelined", "electra_em_pap")
+
+
+def test_a_modernbert_trains_or_is_refused(recipe: ModuleType, given: Given, tmp_path: Path) -> None:
+    encoder = modern(tmp_path / "modern", given.model)
+    out, settings = tmp_path / "m", given.config(recipe, steps=2, warmup_steps=1)
+    if name_of(recipe) == "electra_em_pap":
+        settings = settings.model_copy(update={"scratch": False, "vocabulary": 0})
+    if name_of(recipe) in OF_BERT:
+        with pytest.raises((InputError, UsageError), match=r";|BERT"):
+            recipe.train(given.to(recipe), str(encoder), out, settings)
+        return
+    recipe.train(given.to(recipe), str(encoder), out, settings)
+    own = TermEncoder.load(out, precision="fp32").encode(STRINGS)
+    opened = SentenceTransformer(str(out), device="cpu")
+    np.testing.assert_allclose(opened.encode(STRINGS), own, atol=1e-5)

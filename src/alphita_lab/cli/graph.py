@@ -75,6 +75,7 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
         machine.keep_freed_memory()
         from alphita.terminology.splits import Split
         from alphita.terminology.store import load_terminology
+        from alphita_lab.evaluation.report import entries
         from alphita_lab.graph import kge
         from alphita_lab.training.engine import runs
 
@@ -91,8 +92,9 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
             force=force,
         )
         print(f"vectors: {out}")
+        # As reports print them: what lies in 0 to 1 as percentages.
         for key, value in figures.items():
-            print(f"  {key}: {value:.4g}")
+            print(f"  {key}: {entries.number(value, fraction=key != 'MR')}")
 
     command = typer.main.get_command(single)
     assert isinstance(command, SettingsCommand)

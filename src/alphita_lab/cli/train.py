@@ -158,6 +158,7 @@ class TrainSpec:
         (), metavar="BENCHMARK[,key=value]", help="Benchmark for --seeds; held_out_synonyms if there is a --split."
     )
     data: Path | None = option(None, help="Folder with the benchmarks' files, for --seeds.")
+    push: str = option("", metavar="OWNER/NAME", help="Then upload the model to this repository of the hub; private.")
     dry_run: bool = option(False, help="Run a few batches, estimate the cost of the whole run, and write nothing.")
     export: str = option(
         "", panel=EXPORT, help="distilled: also create OUTPUT.distilled, a plain encoder that other libraries can open."
@@ -247,9 +248,12 @@ def run(name: str, spec: TrainSpec) -> dict[str, float]:
         _tell(out, trained, dry_run=spec.dry_run)
         if not spec.dry_run and int(os.environ.get("RANK", "0")) == 0:
             model_card.write(out, spec.encoder, terminology)
-    if decisions is not None and not spec.dry_run:
+            if spec.push:
+                print(f"pushed to {model_card.push(out, spec.push)}")
+    if decisions is not None and terminology is not None and not spec.dry_run:
         decisions.report(terminology)
-    if learns is None:
+    # What is exported was injected with a terminology's concepts.
+    if learns is None or terminology is None:
         return trained
     if spec.dry_run and not out.exists():
         say("the export can be measured once the model is there, by --resume --dry-run")

@@ -111,7 +111,8 @@ def _extend_weights(source: Path, target: Path, ids: list[int], spelt: list[list
     state = _weights(source)
     embeddings = [name for name in state if name.endswith(EMBEDDINGS)]
     if len(embeddings) != 1:
-        raise InputError(f"has {len(embeddings)} tensors named …{EMBEDDINGS}, not one", file=source)
+        problem = f"has {len(embeddings)} tensors named …{EMBEDDINGS}, not one"
+        raise InputError(problem, file=source, remedy="take an encoder such as BERT, RoBERTa or ELECTRA")
     before = len(state[embeddings[0]])
     for name, tensor in state.items():
         if (name in embeddings or name.endswith(HEADS)) and len(tensor) == before:

@@ -167,6 +167,7 @@ def train(
         "figures": {"test": tested, "validation": run.log},
         "best_epoch": run.best_epoch,
         "epochs": run.epoch,
+        "losses": run.losses,
         "terminology_hash": terminology.content_hash,
         "split_hash": depends_on["split"],
         "train_hash": division.train_hash,
@@ -259,6 +260,8 @@ class _Run:
         self.sample = division.validation[np.sort(chosen)]
         self.epoch = self.best_epoch = 0
         self.log: list[dict[str, float]] = []
+        self.losses: list[float] = []  # the mean of each epoch
+        self.validated = ""  # the last validation, in words
         self.best: Vectors = {}
         self.facts = {"fingerprint": fingerprint, "build": artefact.build(artefact.TRAINING)}
         self._resume()
@@ -278,6 +281,7 @@ class _Run:
         if told := artefact.other_build(facts, artefact.TRAINING):
             say(f"{self.work}: {told} (--force)")
         self.epoch, self.best_epoch, self.log = facts["epoch"], facts["best_epoch"], facts["log"]
+        self.losses = facts.get("losses", [])
 
     def train(self, *, progress: bool) -> None:
         """Train until the end, or until the validation MRR grows no more."""
@@ -287,10 +291,13 @@ class _Run:
                 began = time.monotonic()
                 loss = self._train_epoch()
                 self.epoch += 1
+                self.losses.append(round(loss, 6))
+                shown.note(f"loss {loss:.4g}{self.validated}")
                 if self.epoch % config.evaluate_every == 0 or self.epoch == epochs:
                     self._look({"loss": loss, "seconds": time.monotonic() - began}, shown)
                 if self.epoch % config.checkpoint_every == 0:
                     course = {"epoch": self.epoch, "best_epoch": self.best_epoch, "log": self.log}
+                    course["losses"] = self.losses
                     save_state(self.work, {**course, **self.facts}, self.model, self.optimizer, self.best)
                 shown.advance()
 
@@ -332,7 +339,8 @@ class _Run:
         best_mrr = max((line["MRR"] for line in self.log if "MRR" in line), default=-1.0)
         if len(self.sample):
             row |= self.figures(vectors, self.sample)
-            shown.note(f"loss {row['loss']:.4g}, MRR {row['MRR']:.4f}")
+            self.validated = f", MRR {100 * row['MRR']:.1f}"
+            shown.note(f"loss {row['loss']:.4g}{self.validated}")
         self.log.append({"epoch": self.epoch, **row})
         # Where there is nothing to validate with, the last vectors are kept.
         if not len(self.sample) or row["MRR"] > best_mrr:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
@@ -19,6 +20,7 @@ from alphita.terminology.reading import rows_of
 from alphita_lab.evaluation.benchmarks import Source, benchmark
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._folds import seen
+from alphita_lab.evaluation.benchmarks._pubtator import documents
 from alphita_lab.evaluation.benchmarks._terminology_targets import Data, counted, evaluate, umls_dictionary
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 from alphita_lab.evaluation.scoring.results import Result
@@ -97,6 +99,53 @@ def e3c_concepts(source: Source, options: E3cOptions) -> Data:
     data = mentions.data(dictionary, columns, ("layer",) if options.layer == "all" else ())
     data.notes.update(counted({f"mentions left out, {why}": count for why, count in left_out.items()}))
     return data
+
+
+class MedMentionsOptions(names.NameOptions):
+    """Which part is scored, whether in its text, and which names it is ranked against."""
+
+    part: Literal["test", "dev"] = Field("test", description="part of the corpus to score")
+    context: bool = Field(True, description="show each mention's abstract to systems that read it")
+
+
+# Part -> how the corpus calls it.
+MEDMENTIONS = {"train": "trng", "dev": "dev", "test": "test"}
+
+
+@benchmark(MedMentionsOptions, evaluate)
+def medmentions(source: Source, options: MedMentionsOptions) -> Data:
+    """MedMentions: mentions in 4,392 abstracts, linked to UMLS, each in its abstract.
+
+    The full corpus or ST21pv, whichever folder is given. Systems that read the text around a mention (normalizer:MODEL)
+    are shown the abstract; encoders see the mention alone. "seen" tells whether the mention, as cleaned, is among those
+    of the training part.
+    """
+    corpus = source.files("corpus_pubtator.txt*", "data/corpus_pubtator.txt*")[0]
+    listed = {}
+    for part in ("train", options.part):
+        name = f"corpus_pubtator_pmids_{MEDMENTIONS[part]}.txt"
+        listed[part] = set(textio.read_text(source.files(name, f"data/{name}")[0]).split())
+    mentions, contexts, trained = Mentions(), [], []
+    left_out = Counter[str]()
+    for document in documents(corpus):
+        if document.name in listed["train"]:
+            trained += [mention.text for mention in document.mentions]
+        if document.name not in listed[options.part] or document.again:
+            continue
+        for mention in document.mentions:
+            ids = [one.removeprefix(names.UMLS) for one in mention.ids]
+            if ids and all(CUI.fullmatch(one) for one in ids):
+                mentions.add(mention.text, ids, semantic_type=mention.type.partition(",")[0])
+                contexts.append(document.text.strip())
+            else:
+                left_out["mentions left out, without a CUI"] += 1
+    mentions.require(f"holds no mention of the part {options.part} with a CUI", corpus)
+    dictionary = umls_dictionary(source, mentions.ids(), options)
+    data = mentions.data(dictionary, mentions.columns, ("seen",))
+    known = seen([(string,) for string in mentions.strings], trained)
+    shown: list[str | None] | None = [*contexts] if options.context else None
+    queries = Queries(data.queries.parts, data.queries.gold, data.queries.columns, known, shown)
+    return replace(data, queries=queries, notes=data.notes | counted(left_out))
 
 
 GSC_LINE = re.compile(r"\[\d+::\d+\]\tHP[_:](\d{7}) \| (.+)")

@@ -4,6 +4,7 @@ On the command line a system is written `KIND`, `KIND:ARGUMENT` or, for an encod
 after commas:
 
     alphita-en      minilm      path/to/model      GanjinZero/coder_eng,pooling=legacy_coder,max_length=32
+    biolord-2023-c      sapbert-xlmr      medcpt      (`PUBLISHED`, from the hub)
     tfidf       bm25      exact_match      edit_distance
     word_vectors:glove.txt      concept_vectors:cui2vec.csv      graph_vectors:open.vectors
     normalizer:path/to/model,ranking=learned
@@ -25,7 +26,17 @@ from alphita.errors import UsageError
 PACKAGE = "alphita_lab.evaluation.systems"
 SHARING_A_FILE = dict.fromkeys(("bm25", "edit_distance", "exact_match", "tfidf"), "_lexical")
 ENCODER = "encoder"
-NAMED = (*SHIPPED, *TRAINED, "minilm")
+# Published encoders by a short name, each with the vector that its authors take.
+PUBLISHED = {
+    "biolord-2023": "FremyCompany/BioLORD-2023,pooling=mean",
+    "biolord-2023-c": "FremyCompany/BioLORD-2023-C,pooling=mean",
+    "biolord-2023-m": "FremyCompany/BioLORD-2023-M,pooling=mean",
+    "biolord-2023-s": "FremyCompany/BioLORD-2023-S,pooling=mean",
+    "medcpt": "ncbi/MedCPT-Query-Encoder,pooling=cls,max_length=64",
+    "sapbert": "cambridgeltl/SapBERT-from-PubMedBERT-fulltext,pooling=cls,max_length=25",
+    "sapbert-xlmr": "cambridgeltl/SapBERT-UMLS-2020AB-all-lang-from-XLMR,pooling=cls,max_length=25",
+}
+NAMED = (*SHIPPED, *TRAINED, "minilm", *PUBLISHED)
 
 # Similarity (q, k) float32 and rows (q, k) int64.
 Found = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -147,6 +158,9 @@ def name_of(spec: str) -> str:
 
 def _parsed(spec: str) -> tuple[str, dict[str, str]]:
     head, *pairs = spec.split(",")
+    if head in PUBLISHED and not Path(head).exists():
+        known, *own = PUBLISHED[head].split(",")
+        pairs, head = [f"name={head}", *own, *pairs], known
     options: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

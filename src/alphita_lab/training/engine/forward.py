@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, clock, machine
 from alphita_lab.encoder import bert, injected_bert
+from alphita_lab.training.engine import lora
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -141,7 +142,9 @@ class TermForward:
         self.device = next(self.module.parameters()).device
         # Whether it computes in bf16 (autocast).
         self.bf16 = precision == "bf16" or (precision == "auto" and (self.device.type == "cuda" or machine.fast_bf16()))
+        # A packed forward reads weights, and so does without the adapters beside them.
         self._pack = injected_bert.packs(encoder.module.model) and encoder.pooling in ("mean", "cls")
+        self._pack = self._pack and not lora.adapters(self.module)
         if dropout is not None:
             for part in self.module.modules():
                 if isinstance(part, torch.nn.Dropout):

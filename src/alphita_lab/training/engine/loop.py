@@ -207,7 +207,14 @@ class _Loop:
             )
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.ranks.agree(list(self.modules.values()))
-        self.log = Log(self.work, self.start, tensorboard=self.plan.tensorboard, first=self.ranks.first)
+        self.log = Log(
+            self.work,
+            self.start,
+            tensorboard=self.plan.tensorboard,
+            first=self.ranks.first,
+            trackers=self.plan.trackers,
+            name=self.work.name.removesuffix(".training"),
+        )
         self.meter = _Meter(self.start)
         self._saved = time.monotonic()
 

@@ -21,9 +21,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from alphita import machine, progress
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError
+from alphita.errors import InputError, UsageError
 from alphita.terminology.text import DEFAULT_RULES
-from alphita_lab.training.engine import ranks, runs
+from alphita_lab.training.engine import lora, ranks, runs
 from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.runs import Dev, Phase, manifest_fields
@@ -80,8 +80,8 @@ def estimate(
         f"  a step: {plan.accumulation} batches, {second:.2f} s on {device}, "
         f"{'bf16' if bf16 else 'fp32'}, {steps.ranks.size} process(es)\n"
         f"  {plan.steps:,} steps: about {duration(second * plan.steps)}, without dev scores\n"
-        f"  work: {operations / 1e15:,.3g} PFLOP; {duration(operations / GPU_SPEED)} on a GPU that does 100 TFLOP/s, "
-        "which is a third of an A100's most in bf16\n"
+        f"  work: {operations / 1e15:,.3g} PFLOP; at least {duration(operations / GPU_SPEED)} on a GPU that "
+        "does 100 TFLOP/s, a third of an A100's most in bf16: short terms keep it less busy\n"
         f"  memory: about {_peak(device) / 2**30:.1f} GB",
         second * plan.steps,
     )
@@ -151,6 +151,9 @@ class Run:
             max_length=config.max_length,
             device=ranks.device(),
         )
+        encoder_hash = self.encoder.content_hash
+        if config.lora_rank:
+            lora.adapt(self.encoder.module, config.lora_rank)
         self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
         check_encoder(self.forward)
         named = {"phase": phase.name} if phase.name else {}
@@ -160,7 +163,7 @@ class Run:
             **named,
             "config": decisive(config),
             "seed": self.seed,
-            "encoder": self.encoder.content_hash,
+            "encoder": encoder_hash,
         }
         self.work = runs.folder(phase.out)
         self.done: dict[str, float] | None = None  # the figures, where the phase was finished before the run was cut
@@ -177,6 +180,10 @@ class Run:
             else:
                 runs.check(self.phase.out, resume=self.phase.resume, force=self.phase.force)
         self.ranks.wait()
+
+    def _scored(self, evaluate: Dev) -> dict[str, float]:
+        with lora.merged(self.forward.module):
+            return evaluate(self.encoder)
 
     def computed(self) -> dict[str, Any]:
         """Return what the rounding depends on: with others of these, weights differ in their last digits."""
@@ -209,6 +216,8 @@ class Run:
         fence: int = 0,
     ) -> dict[str, float]:
         """Train, save the model and return the last figures; in a dry run only measure and return nothing."""
+        if self.config.lora_rank and (parts or not all(kind.ADAPTS for kind in steps.kinds)):
+            raise UsageError("lora_rank goes with recipes that train on terms alone; set lora_rank=0")
         extra = {name: module.to(self.forward.device) for name, module in (modules or {}).items()}
         trained = {**(parts or {"encoder": self.forward.module}), **extra}
         plan = LoopPlan.of(self.config, length)
@@ -228,13 +237,14 @@ class Run:
             self.work,
             runs.fingerprint(self.facts),
             self.phase.resume,
-            None if evaluate is None else lambda: evaluate(self.encoder),
+            None if evaluate is None else lambda: self._scored(evaluate),
             before_step,
             fence,
             self.ranks,
             f"training {self._label}",
         )
         figures = fit(training)
+        lora.fold(self.forward.module)
         if self.ranks.first:
             figures |= final(self.encoder) if final is not None else {}
             tensors = {name: module.state_dict() for name, module in extra.items()}

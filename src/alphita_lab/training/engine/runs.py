@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alphita import artefact
+from alphita import artefact, registry
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, UsageError
+from alphita.errors import InputError, UsageError, require
 from alphita_lab.training.engine import ranks
 
 if TYPE_CHECKING:
@@ -98,11 +98,14 @@ def save_model(
 
 
 class Log:
-    """log.jsonl and, if asked, TensorBoard's event file; written by the first process only."""
+    """log.jsonl and, if asked, TensorBoard's event file and other trackers; written by the first process only."""
 
-    def __init__(self, work: Path, start: int, *, tensorboard: bool, first: bool) -> None:
+    def __init__(
+        self, work: Path, start: int, *, tensorboard: bool, first: bool, trackers: str = "", name: str = "alphita"
+    ) -> None:
         self.first = first
         self.board: Any = None
+        self.trackers = _trackers(trackers, work, name) if first else []
         if self.first:
             _cut(work / "log.jsonl", start)
             self.file = open(work / "log.jsonl", "a", encoding="utf-8")  # noqa: SIM115 - closed in __exit__
@@ -119,6 +122,8 @@ class Log:
             self.file.close()
             if self.board is not None:
                 self.board.close()
+            for tracker in self.trackers:
+                tracker.finish()
 
     def write(self, figures: Mapping[str, float]) -> None:
         """Add a line: "step" and the figures of that step."""
@@ -127,6 +132,8 @@ class Log:
         rounded = {key: value if isinstance(value, int) else round(float(value), 6) for key, value in figures.items()}
         self.file.write(json.dumps(rounded) + "\n")
         self.file.flush()
+        for tracker in self.trackers:
+            tracker.log({name: value for name, value in rounded.items() if name != "step"}, step=int(figures["step"]))
         if self.board is not None:
             for name, value in figures.items():
                 if name != "step":
@@ -138,6 +145,26 @@ class Log:
             self.file.flush()
             if self.board is not None:
                 self.board.flush()
+
+
+def _trackers(names: str, work: Path, run: str) -> list[Any]:
+    """Open the trackers of a setting, "wandb,mlflow"; each takes its own settings from the environment."""
+    given = [name.strip() for name in names.split(",") if name.strip()]
+    if not given:
+        return []
+    known = require("accelerate.tracking", "trackers").LOGGER_TYPE_TO_CLASS
+    opened = []
+    for name in given:
+        if name not in known:
+            raise UsageError(registry.unknown("tracker", name, known))
+        options = {"logging_dir": work / name} if known[name].requires_logging_directory else {}
+        try:
+            tracker = known[name](run, **options)
+            tracker.start()
+        except ImportError as error:
+            raise UsageError(f"the tracker {name} is not installed: {error}; pip install {name}") from error
+        opened.append(tracker)
+    return opened
 
 
 def _cut(path: Path, step: int) -> None:

@@ -17,7 +17,10 @@ from alphita.terminology.text import DEFAULT_RULES
 BY_HASH = ("corpus", "mentions", "graph", "entities_from")
 # What does not decide the weights (but for rounding, and parts for the draws of dropout): a run may be resumed with
 # others of these.
-ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every", "checkpoint_minutes", "prepared")
+ENGINE_ONLY = (
+    *("tokens_at_once", "log_every", "tensorboard", "trackers", "checkpoint_every"),
+    *("checkpoint_minutes", "prepared"),
+)
 
 
 class TermTraining(alphita.config.Config):
@@ -50,6 +53,9 @@ class TermTraining(alphita.config.Config):
         description="tokens encoded at once; larger batches are split, with the same gradients apart from dropout; 0: "
         "by the memory at the start",
     )
+    lora_rank: int = Field(
+        0, ge=0, description="train adapters of this rank instead of all weights (LoRA, by peft); 0: all weights (ours)"
+    )
     ema: float = Field(0.0, ge=0, lt=1, description="decay of the moving average of the weights; 0: none (ours)")
     start_share: float = Field(
         0.0, ge=0, lt=1, description="share of the starting weights averaged into the final ones (WiSE-FT; ours)"
@@ -62,6 +68,9 @@ class TermTraining(alphita.config.Config):
     )
     log_every: int = Field(50, ge=0, description="steps between lines of log.jsonl (ours)")
     tensorboard: bool = Field(False, description="also write the log for TensorBoard (ours)")
+    trackers: str = Field(
+        "", description="also write the log to these, a,b: wandb, mlflow and others that accelerate knows (ours)"
+    )
     checkpoint_every: int = Field(1000, ge=0, description="steps between checkpoints (ours)")
 
     @property
@@ -72,9 +81,16 @@ class TermTraining(alphita.config.Config):
     @model_validator(mode="after")
     def _is_installed(self) -> Self:
         """Before anything is made, for what a setting needs beside torch."""
-        needed = {"tensorboard": self.tensorboard, "jieba": getattr(self, "segmenter", "") == "jieba"}
+        needed = {
+            "tensorboard": self.tensorboard,
+            "accelerate": bool(self.trackers),
+            "peft": self.lora_rank > 0,
+            "jieba": getattr(self, "segmenter", "") == "jieba",
+        }
         for package in (package for package, is_needed in needed.items() if is_needed):
             require(package, EXTRAS[package])
+        if self.lora_rank and self.start_share:
+            raise ValueError("start_share averages weights, and lora_rank trains adapters: set one of them")
         return self
 
     @field_validator("languages")
@@ -88,8 +104,10 @@ class TermTraining(alphita.config.Config):
 def decisive(config: TermTraining) -> dict[str, Any]:
     """Return the settings that decide the weights: a run is gone on with only under the same ones."""
     settings = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY + BY_HASH}
-    if not settings.get("noise"):
-        settings.pop("noise", None)  # runs that were begun before there was noise go on
+    # Runs that were begun before there were these go on.
+    for name in ("noise", "lora_rank"):
+        if not settings.get(name):
+            settings.pop(name, None)
     return settings
 
 
@@ -187,6 +205,7 @@ class LoopPlan:
     ema: float = 0.0  # decay of the exponential average of the weights that is kept in the end; 0: none
     keep: str = "last"  # "last", or "best": the weights of the best dev score
     tensorboard: bool = False  # also write the log for TensorBoard
+    trackers: str = ""  # and to these
     start_share: float = 0.0
     tokens_at_once: int = 0  # as asked for; 0: what the run began with, or what fits the memory when it begins
 

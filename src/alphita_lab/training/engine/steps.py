@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -133,6 +133,7 @@ class PartSteps(ABC, Generic[T]):
     What derives from it makes a batch, and runs it; each part has its own dropout.
     """
 
+    ADAPTS: ClassVar[bool] = False  # whether it trains adapters too: see `lora`
     ranks: Ranks
     tokens_at_once: int  # with gradients
     _ahead: Ahead[T] | None = None

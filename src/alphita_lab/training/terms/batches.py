@@ -69,6 +69,8 @@ class _Ready:
 class TermSteps(PartSteps[_Ready]):
     """Runs micro-batches of terms; see `PartSteps`. They return what the loss does, and "rows"."""
 
+    ADAPTS = True
+
     def __init__(
         self,
         forward: TermForward,
@@ -108,10 +110,10 @@ class TermSteps(PartSteps[_Ready]):
         return self.draw(number).terms
 
     def sizes(self, number: int) -> dict[str, float]:
-        """Return how many rows batch `number` has, how many of them are encoded, and their tokens."""
+        """Return how many rows batch `number` has, how many terms are encoded for them, and their tokens."""
         batch = self.draw(number)
         tokens = int(np.diff(self.tokens.offsets)[batch.terms].sum())
-        return {"term rows": batch.rows, "encoded": len(batch.terms), "tokens": tokens}
+        return {"term rows": batch.rows, "terms encoded": len(batch.terms), "tokens": tokens}
 
     def _make(self, number: int) -> _Ready:
         batch = self.draw(number)

@@ -506,3 +506,25 @@ def test_damaged_vectors(kind, content, line, problem, tmp_path) -> None:
     assert caught.value.file == path
     if line:
         assert caught.value.line == int(line)
+
+
+def test_published_encoders_have_short_names(monkeypatch, tmp_path):
+    from alphita_lab.evaluation import systems
+    from alphita_lab.evaluation.systems import encoder
+
+    opened = []
+    monkeypatch.setattr(encoder, "load", lambda argument, options: opened.append((argument, dict(options))))
+    monkeypatch.chdir(tmp_path)
+    systems.load_system("sapbert-xlmr")
+    systems.load_system("medcpt,max_length=32,name=mine")
+    assert opened == [
+        (
+            "cambridgeltl/SapBERT-UMLS-2020AB-all-lang-from-XLMR",
+            {"name": "sapbert-xlmr", "pooling": "cls", "max_length": "25"},
+        ),
+        ("ncbi/MedCPT-Query-Encoder", {"name": "mine", "pooling": "cls", "max_length": "32"}),
+    ]
+    # A folder of that name is the user's own.
+    (tmp_path / "medcpt").mkdir()
+    systems.load_system("medcpt")
+    assert opened[-1] == ("medcpt", {})
