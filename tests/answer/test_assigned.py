@@ -141,3 +141,18 @@ def test_where_a_side_is_said_the_code_of_that_side_answers_if_there_is_one(tmp_
         assert code in named
         without_side = {"S72": "S72.0", "S93": "S93.9"}[code[:3]]
         assert code == without_side or without_side not in named
+
+
+def test_what_says_no_side_is_not_accepted_beside_a_concept_of_the_side_that_is_said(tmp_path):
+    names = ["Hip replacement", "Total replacement of left hip joint", "Knee replacement"]
+    terminology = SmallTerminology([(f"X:{row}", name, "exact") for row, name in enumerate(names)])
+    pipeline = Pipeline(build(terminology, ENCODER, tmp_path / "x.index"), lambda: ENCODER, respell=True)
+    vetoed = {}
+    for mention in ("hip replacement, left", "hip replacement", "hip replacement, right", "knee replacement, left"):
+        questions, _ = pipeline.ask([mention])
+        found = pipeline.candidates(questions)
+        rows = zip(found.table.concept.tolist(), found.features.vetoed.tolist(), strict=True)
+        vetoed[mention] = sorted(names[row] for row, is_vetoed in rows if is_vetoed and row != 1)
+    assert vetoed["hip replacement, left"] == ["Hip replacement"]
+    assert "Knee replacement" not in vetoed["knee replacement, left"]
+    assert vetoed["hip replacement"] == vetoed["hip replacement, right"] == []

@@ -7,7 +7,7 @@ short form with several meanings ("PND"), or for a denial ("NKDA", no known drug
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from alphita.answer.candidates import CandidateTable
 from alphita.index.lookup import MAX_ENCODED_CHARACTERS
 from alphita.index.segment import Segment
-from alphita.mention.assertion import AMBIGUOUS, DENIED, SEVERAL, WELL, is_well, parts_of
+from alphita.mention.assertion import AMBIGUOUS, DENIED, ONE_SIDE, SEVERAL, WELL, is_well, parts_of
 from alphita.mention.reader import SHORT_CAPITALS, Mention
 from alphita.mention.spelling import ABBREVIATION, NUMERALS, Reading
+from alphita.terminology.rules import sets
 from alphita.terminology.text import clean, plain_words
 
 # From this share on, a short form nearly always has this meaning.
@@ -101,7 +102,25 @@ def vetoes_of(
             continue
         if _means_another(strings[request], short[request], texts[row], int(table.concept[row]), is_name, names):
             reasons[request], vetoed[row] = AMBIGUOUS, True
+    for row in _without_said_side(mentions, table, names):
+        vetoed[row] = True
+        reasons[int(table.request[row])] = reasons[int(table.request[row])] or ONE_SIDE
     return vetoed, reasons
+
+
+def _without_said_side(mentions: Sequence[Mention], table: CandidateTable, names: Names) -> Iterator[int]:
+    """Yield the candidates that say no side, where the mention says one and a candidate of it says all that they do."""
+    for request, mention in enumerate(mentions):
+        said = {sets.side(string) for string in (mention.string, *(one.string for one in mention.readings))} - {0}
+        if len(said) != 1:
+            continue
+        rows = range(int(table.offsets[request]), int(table.offsets[request + 1]))
+        called = {row: names.first_name(int(table.concept[row])) for row in rows}
+        of_side = [_roots(name) for name in called.values() if sets.side(clean(name)) in said]
+        for row, name in called.items() if of_side else ():
+            roots = _roots(name)
+            if roots and not sets.side(clean(name)) and any(roots <= other for other in of_side):
+                yield row
 
 
 def _means_another(
