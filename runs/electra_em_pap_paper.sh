@@ -77,6 +77,10 @@ seeds=${SEEDS:-0}
 documents "$folder"
 corpus=()
 for file in "${found[@]}"; do corpus+=(--corpus "$file"); done
+if [ -n "${ENTITIES:-}" ] && [ ! -d "$ENTITIES" ]; then
+    echo "error: there is no $ENTITIES" >&2
+    exit 2
+fi
 if [ -n "${CHINESEBLUE:-}" ] && [ ! -d "$CHINESEBLUE" ]; then
     echo "error: there is no folder $CHINESEBLUE" >&2
     exit 2
