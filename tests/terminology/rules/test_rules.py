@@ -202,5 +202,5 @@ def test_every_row_of_the_table_stands_once_and_has_words():
     table = {(axis, *row) for axis, some in lexicon._table().items() for row in some}
     assert len({row[:3] for row in table}) == len(table)
     assert all(word == word.strip() != "" for row in table for word in row[3])
-    for axis in ("well", "ends", "alone", "begins"):
+    for axis in ("well", "ends", "begins"):
         assert {"en", "it", "de", "fr", "es"} <= {row.language for row in lexicon.rows(axis)}
