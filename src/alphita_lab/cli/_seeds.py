@@ -6,17 +6,15 @@ import dataclasses
 import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alphita import artefact
 from alphita.errors import UsageError
+from alphita_lab.cli._train_spec import TrainSpec
 from alphita_lab.evaluation.report import entries
 
 # Of a training's figures: how fast it went, and what is set.
 NOT_OF_A_MODEL = ("_per_second", "_share", "_rate")
-
-if TYPE_CHECKING:
-    from alphita_lab.cli.train import TrainSpec
 
 
 def run(recipe: str, spec: TrainSpec, train: Callable[[str, TrainSpec], dict[str, float]]) -> None:
