@@ -214,3 +214,14 @@ def test_values_that_are_not_known_are_told_by_column(index_path, tmp_path, caps
     said = capsys.readouterr().out
     for column, value in (("specimen", "Blud"), ("language", "xx"), ("unit", "flurbs")):
         assert f"--{column}-column that is not known, and were answered without it: {value} (1)" in said
+
+
+def test_decisions_are_exported_with_what_omop_says_of_their_concepts(index_path, source, tmp_path):
+    answers, store, out = tmp_path / "answers.csv", tmp_path / "reviews.sqlite", tmp_path / "decided.csv"
+    assert normalize(index_path, source, answers) == 0
+    project = ["--mappings", store, "--project", "lab"]
+    assert alphita("review", "import", answers, *project, "--source", "LAB", "--index", index_path) == 0
+    assert alphita("review", "export", *project, "--all", "--index", index_path, "-o", out) == 0
+    assert facts(read(out)[0]) == LANTERN
+    assert alphita("review", "export", *project, "--all", "--force", "-o", out) == 0
+    assert not set(OMOP) & set(read(out)[0])

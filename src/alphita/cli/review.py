@@ -22,6 +22,7 @@ from alphita.options import ENCODING, STRICT, Option, group, option
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from alphita.answer.omop import OmopConcepts
     from alphita.mappings.formats import TargetInfo
     from alphita.review.records import Progress, ReviewRow
     from alphita.review.store import ReviewStore
@@ -171,7 +172,7 @@ class ExportSpec:
     project: str = option(..., help="Name of the project.")
     all: bool = option(False, help="Also write rows without a final decision.")
     index: Path | None = option(
-        None, help="Index that gave the answers, for the OMOP ids that usagi and omop need (or give --concepts)."
+        None, help="Index that gave the answers, for the OMOP ids, which usagi and omop need (or give --concepts)."
     )
     writing: options.Writing = group(options.Writing)
 
@@ -186,6 +187,9 @@ def export(spec: ExportSpec) -> None:
     What the format cannot hold is counted and printed. OUTPUT.rejects.csv lists the numbers of rows that cannot be
     written.
     """
+    from alphita.answer.omop import OmopConcepts
+    from alphita.index.store import Index
+    from alphita.mappings.record import COLUMNS, OTHERS
     from alphita.review.store import ReviewStore
     from alphita.service import review_files
 
@@ -196,12 +200,14 @@ def export(spec: ExportSpec) -> None:
     if output.exists() and not writing.force:
         raise UsageError(f"{output} already exists; choose another name or use --force")
     with ReviewStore.open(spec.mappings) as store:
-        header = replace(writing.header(), target_info=_omop(spec, store))
+        omop = None if spec.index is None else OmopConcepts(Index.open(spec.index))
+        columns = COLUMNS if omop is not None and omop.known else OTHERS
+        header = replace(writing.header(), columns=columns, target_info=_target_info(spec, store, omop))
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             with Rejects(options.rejects_of(output), strict=writing.strict, private=True) as rejects:
                 written = review_files.export(
-                    store, spec.project, writer, header, output, rejects, settled_only=not spec.all
+                    store, spec.project, writer, header, output, rejects, settled_only=not spec.all, omop=omop
                 )
         except OSError as error:
             raise AlphitaError(f"could not write {output}: {error.strerror or error}; nothing was changed") from error
@@ -287,7 +293,9 @@ def _text(name: str, status: Progress) -> list[str]:
     return lines
 
 
-def _omop(spec: ExportSpec, store: ReviewStore) -> Callable[[str], TargetInfo | None] | None:
+def _target_info(
+    spec: ExportSpec, store: ReviewStore, omop: OmopConcepts | None
+) -> Callable[[str], TargetInfo | None] | None:
     """Return what knows the OMOP facts of the project's concepts; None: nothing that was given does."""
     if spec.writing.concepts is not None:
         from alphita.mappings.formats.omop import load_concepts
@@ -295,12 +303,9 @@ def _omop(spec: ExportSpec, store: ReviewStore) -> Callable[[str], TargetInfo | 
         mappings = store.mappings(spec.project)
         wanted = {curie for mapping in mappings for curie in (mapping.concept_id or "").split("|")}
         return load_concepts(spec.writing.concepts, wanted).get
-    if spec.index is None:
+    if omop is None:
         return None
-    from alphita.answer.omop import OmopConcepts
-    from alphita.index.store import Index
-
-    known = OmopConcepts(Index.open(spec.index)).targets(replaced=False)
+    known = omop.targets(replaced=False)
     if known is None:
         raise UsageError(f"{spec.index} is no index of OMOP vocabularies; give Athena's CONCEPT.csv by --concepts")
     return known

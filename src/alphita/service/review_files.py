@@ -14,6 +14,7 @@ from typing import Any
 from alphita import machine, quickstart, textio
 from alphita.answer.filters import Allowed
 from alphita.answer.normalizer import Normalizer
+from alphita.answer.omop import OmopConcepts
 from alphita.answer.records import lines
 from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
@@ -138,10 +139,14 @@ def export(
     rejects: Rejects,
     *,
     settled_only: bool,
+    omop: OmopConcepts | None = None,
 ) -> files.Written:
-    """Write a project's mappings to a file."""
+    """Write a project's mappings to a file, with what `omop` says of their concepts."""
     facts = store.project(project)
     mappings: list[Mapping] = list(store.mappings(project, settled_only=settled_only))
+    if omop is not None:
+        said = [(one, omop.of_id(one.concept_id)) for one in mappings]
+        mappings = [replace(one, **asdict(concept)) if concept is not None else one for one, concept in said]
     concepts = {one for mapping in mappings for one in (mapping.concept_id or "").split("|") if ":" in one}
     return files.write(mappings, writer, files.header_of(facts, header, writer, concepts), out, rejects)
 
