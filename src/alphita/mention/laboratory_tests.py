@@ -60,7 +60,7 @@ _METHODS = (
     (re.compile(r"\b(?:manual|manuell)\b"), ("manual count",)),
     (re.compile(r"\b(?:dipstick|test strip|strip)\b"), ("test strip",)),
 )
-ANY_BLOOD = "Any blood"
+ANY_BLOOD, BLOOD = "Any blood", "Bld"
 # Systems that "blood" or "urine" mean.
 _MEANT = frozenset(("Ser/Plas", "Ser", "Plas", "PPP", "Ser/Plas/Bld", "Bld", "Urine sed"))
 # Properties whose values are words, which are less usual than numbers.
@@ -272,7 +272,9 @@ class LaboratoryTests:
     def _custom(self, place: int, said: Measurement, usual: Usual) -> tuple[object, ...]:
         """Return what orders tests that agree with a row, the usual one first."""
         axes, rank, name = self._axes(place), self._tests["test_rank"][place], self._tests["name"][place]
+        is_part_of_blood = said.system.startswith(BLOOD) and said.system != BLOOD
         return (
+            is_part_of_blood and axes.system != said.system,
             rank is None,
             rank or 0,
             bool(said.properties) and axes.property not in said.properties,
@@ -317,7 +319,8 @@ _SYSTEMS = {code: place for place, code in enumerate(laboratory.systems())}
 @functools.lru_cache(maxsize=4_096)
 def system_of(specimen: str) -> str:
     """Return LOINC's code of a specimen in people's words, "" if it is not known."""
-    return _specimens().get(clean(specimen), "")
+    known, text = _specimens(), clean(specimen)
+    return known.get(text) or known.get(_without(_HOURS, text), "")
 
 
 @functools.cache
@@ -363,6 +366,8 @@ def _said(label: str, specimen: str, unit: str) -> tuple[Measurement, str]:
             core, methods = left, (*methods, *names)
     if (hours := _HOURS.search(core)) and (left := _without(_HOURS, core)) != core:
         core, time = left, f"{hours[1]}H"
+    if (hours := _HOURS.search(clean(specimen))) and not time:
+        time = f"{hours[1]}H"
     core = _without(_SILENT, core)
     system = system_of(specimen)
     for found in reversed([*_specimen_pattern().finditer(core)]):

@@ -139,7 +139,7 @@ _DIMENSIONS = {
     "length": r"mm|cm|um|m",
     "temperature": r"°? ?[cf]|cel|deg ?[cf]|\[degf\]",
     "percent": r"%|percent|prozent|pour cent|per cent|percento|por ciento",
-    "ratio": r"ratio|rto|\{ratio\}|index",
+    "ratio": r"ratio|rto|\{ratio\}|index|inr",
     "qualitative": r"qual|qualitative|pos/neg|positive/negative|\+/-",
     "interpretation": r"interpretation",
     "titer": r"titer|titre|\{titer\}|1:\{?.*",
