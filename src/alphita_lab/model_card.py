@@ -93,7 +93,7 @@ def card(out: Path, encoder: str, manifest: Mapping[str, Any], terminology: Term
     """Return the card of a model as Markdown, with the hub's fields at its head."""
     recipe = registry.load(RECIPES, manifest["recipe"]) if manifest["recipe"] in registry.names(RECIPES) else None
     sources = terminology.manifest.get("sources", ()) if terminology is not None else ()
-    head = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity", "base_model": encoder}
+    head = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity", "base_model": str(encoder)}
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in head.items()), "tags: [alphita, medical]", "---"]
     lines += [f"# {out.name}", "", f"A term encoder: strings to vectors. Trained by the recipe `{manifest['recipe']}`."]
     lines += ["", "```python", "from alphita import TermEncoder", f'TermEncoder.load("{out.name}").encode(["fever"])']

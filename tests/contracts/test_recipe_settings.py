@@ -101,6 +101,7 @@ REFUSED: dict[str, tuple[str | tuple[str, str], ...]] = {
         "dev_synonyms=3",
         "keep=best",
     ),
+    "pairs": ("batch=0", "temperature=0"),
     "pipelined": ("version=v2", "layer=-1", "injection_batch=0", "languages=en:1,it:2"),
     "sapbert": ("pairs=1", "most_pairs=0", "alpha=0", "eps=0.1", "languages=en:1,it:2"),
 }

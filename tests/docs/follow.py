@@ -32,7 +32,7 @@ NOT_RUN = {
     "needs the corpus itself": r"--data DATA\b",
     "another program's": r"\b(scispacy|AutoModel|medcat)\b",
     "measures for minutes": r"\bpython bench/",
-    "trains for long": r"\balphita train\b|\bruns/\w+\.sh|quickstart --train",
+    "trains for long": r"\balphita train\b|\bruns/(?:\w+\.sh|experiments\.py run)|quickstart --train",
 }
 # What a block uses that not every machine has: words of the block -> a module, or a program.
 MODULES = {

@@ -29,7 +29,7 @@ _HEADING = re.compile(r"[ \t]*[^\W\d_][^\n:]{0,40}:")
 _BLANK = re.compile(r"\n[ \t]*\n")
 # Behind a cue that ends its line: the colon, if any, up to the first sign of the next line; lines with a bullet.
 _BELOW = re.compile(r"[ \t]*+(:?)[ \t]*+\n[ \t]*+(?=\S)")
-_BULLETS = re.compile(r"(?:[ \t]*+(?:[-–—*•·]|\d{1,3}[.)])[ \t]++[^\n]++(?:\n|\Z))++")
+_BULLETS = re.compile(r"(?>(?:[ \t]*+(?:[-–—*•·]|\d{1,3}[.)])[ \t]++[^\n]++(?:\n|\Z))+)")
 # Characters by which a text's language is told.
 LOOKED_AT = 2_000
 COMMA, SEMICOLON, STOP = ",", ";", "."

@@ -169,12 +169,18 @@ def _bare(text: str, part: Place, lines: Sequence[Place], number: int) -> list[I
     is_list = is_list or (
         len(segments) == 1 and any(_ends_in_value(text, lines, near) for near in (number - 1, number + 1))
     )
+    weak = _VALUES.weak
+    if part.end == lines[number].end and number + 1 < len(lines) and _begins_low(text, lines[number + 1]):
+        # "There is no", and the sentence goes on below.
+        weak = weak | _DETERMINERS
     return [
-        item
-        for _, items in valued
-        for item in items
-        if is_list or values.key(text[slice(*item.value)]) not in _VALUES.weak
+        item for _, items in valued for item in items if is_list or values.key(text[slice(*item.value)]) not in weak
     ]
+
+
+def _begins_low(text: str, line: Place) -> bool:
+    first = _LETTER.search(text, *line)
+    return first is not None and first[0].islower()
 
 
 def _segments(text: str, part: Place) -> list[Place]:
