@@ -89,7 +89,7 @@ def of_spans(texts: Sequence[Text]) -> list[list[frozenset[str]]]:
         said = []
         for place, number in zip(places, numbers, strict=True):
             others = [other for other, at in zip(places, numbers, strict=True) if at == number]
-            categories = [context.category for context in contexts.of(number, [place], others)]
+            categories: list[str] = [context.category for context in contexts.of(number, [place], others)]
             said.append(frozenset(categories or [PRESENT]))
         found.append(said)
     return found
