@@ -111,7 +111,8 @@ def vetoes_of(
 def _without_said_side(mentions: Sequence[Mention], table: CandidateTable, names: Names) -> Iterator[int]:
     """Yield the candidates that say no side, where the mention says one and a candidate of it says all that they do."""
     for request, mention in enumerate(mentions):
-        said = {sets.side(string) for string in (mention.string, *(one.string for one in mention.readings))} - {0}
+        strings = (mention.string, *(one.string for one in mention.readings))
+        said = {sets.side(string[:MAX_ENCODED_CHARACTERS]) for string in strings} - {0}
         if len(said) != 1:
             continue
         rows = range(int(table.offsets[request]), int(table.offsets[request + 1]))

@@ -261,6 +261,7 @@ class MentionReader:
         named = [
             (row, reading)
             for row in np.flatnonzero(self.index.rows(cleaned) < 0).tolist()
+            if len(cleaned[row]) <= MAX_ENCODED_CHARACTERS
             for reading in imaging.readings([cleaned[row], *(one.string for one in readings[row])])
         ]
         doubts: dict[int, str] = {}

@@ -131,8 +131,7 @@ def _is_status(text: Text, place: int, found: Found) -> bool:
     """Tell whether a status is that of the whole, not of what follows alone: "gout s/p surgery"."""
     if place + len(found.words.split()) == len(text.words):
         return True
-    before = text.shown[:place]
-    return place <= 2 and (found.value == _FAMILY or lexicon.word_set("idle").issuperset(before))
+    return place <= 2 and (found.value == _FAMILY or lexicon.word_set("idle").issuperset(text.shown[:place]))
 
 
 # What is over, or a relative's; only at the beginning or the end: "history of stroke", "stroke, history of".
