@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita.index.lookup import MAX_ENCODED_CHARACTERS
 from alphita.index.segment import Segment
 from alphita.mention import axes
 from alphita.terminology.rules import sets
@@ -96,7 +97,8 @@ def sides_of(mentions: Iterable[Mention]) -> NDArray[np.int64]:
     """Return the row of `assigned_concepts` for each mention: the side that it or a reading of it names, else 0."""
     rows = []
     for mention in mentions:
-        said = {sets.side(string) for string in (mention.string, *(one.string for one in mention.readings))} - {0}
+        strings = (mention.string, *(one.string for one in mention.readings))
+        said = {sets.side(string[:MAX_ENCODED_CHARACTERS]) for string in strings} - {0}
         rows.append(SIDES.index(said.pop()) + 1 if len(said) == 1 and said <= {*SIDES} else 0)
     return np.array(rows, np.int64)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.answer.assigned import SIDES, sides_of
 from alphita.answer.candidates import CandidateTable
 from alphita.index.lookup import MAX_ENCODED_CHARACTERS
 from alphita.index.segment import Segment
@@ -110,14 +111,12 @@ def vetoes_of(
 
 def _without_said_side(mentions: Sequence[Mention], table: CandidateTable, names: Names) -> Iterator[int]:
     """Yield the candidates that say no side, where the mention says one and a candidate of it says all that they do."""
-    for request, mention in enumerate(mentions):
-        strings = (mention.string, *(one.string for one in mention.readings))
-        said = {sets.side(string[:MAX_ENCODED_CHARACTERS]) for string in strings} - {0}
-        if len(said) != 1:
-            continue
+    sides = sides_of(mentions)
+    for request in np.flatnonzero(sides).tolist():
+        said = SIDES[sides[request] - 1]
         rows = range(int(table.offsets[request]), int(table.offsets[request + 1]))
         called = {row: names.first_name(int(table.concept[row])) for row in rows}
-        of_side = [_roots(name) for name in called.values() if sets.side(clean(name)) in said]
+        of_side = [_roots(name) for name in called.values() if sets.side(clean(name)) == said]
         for row, name in called.items() if of_side else ():
             roots = _roots(name)
             if roots and not sets.side(clean(name)) and any(roots <= other for other in of_side):
