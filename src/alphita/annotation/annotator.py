@@ -110,6 +110,8 @@ class Annotator:
                 for candidate in standing:
                     start, end, pieces = candidate.start, candidate.end, candidate.pieces
                     said = contexts.of(place, pieces, mentions), modifiers_of(sentence.sentence, start, end)
+                    if candidate.decision == "accept" and contexts.is_unclear(place, pieces, mentions):
+                        candidate = candidate._replace(decision="review")
                     annotation = Annotation(start, end, lines.text[start:end], pieces, *candidate[2:8], *said)
                     annotations.append(lines.given_annotation(annotation))
             annotated.append(Annotated(document, tuple(annotations)))

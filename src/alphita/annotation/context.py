@@ -12,6 +12,7 @@ import functools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from alphita.annotation.forms import Item, items_of
 from alphita.annotation.spans import Context, Modifier, Place
 from alphita.annotation.tokens import CONJUNCTIONS, Sentence
 from alphita.mention import cues as table
-from alphita.mention.cues import AHEAD, CATEGORIES, CLAUSE, END, SECTION, Category, Rule, Word
+from alphita.mention.cues import AHEAD, CATEGORIES, CLAUSE, END, SECTION, UNCLEAR, Category, Rule, Word
 from alphita.mention.cues.values import PRESENT
 from alphita.terminology.languages import likelihoods
 from alphita.terminology.rules.lexicon import bare
@@ -32,8 +33,10 @@ _BELOW = re.compile(r"[ \t]*+(:?)[ \t]*+\n[ \t]*+(?=\S)")
 _BULLETS = re.compile(r"(?>(?:[ \t]*+(?:[-–—*•·]|\d{1,3}[.)])[ \t]++[^\n]++(?:\n|\Z))+)")
 # Characters by which a text's language is told.
 LOOKED_AT = 2_000
-COMMA, SEMICOLON, STOP = ",", ";", "."
-FAMILY, HISTORICAL = "family", "historical"
+_OR = frozenset({"or", "nor", "oder", "noch", "ou", "ni", "o", "u", "ne"})
+COMMA, SEMICOLON, COLON, STOP, BACK = ",", ";", ":", ".", "back"
+NEGATED, POSSIBLE, FAMILY, HISTORICAL = "negated", "possible", "family", "historical"
+_REACHING = (*CATEGORIES, UNCLEAR)
 
 
 _Match = tuple[int, int, list[Rule]]
@@ -59,6 +62,37 @@ class Contexts:
         start, end = pieces[0].start, pieces[-1].end
         item = self._item(start, end)
         found: dict[Category, tuple[int, Context]] = {}
+        for one in self._reaching(sentence, pieces, mentions, item):
+            distance = max(start - one.end, one.start - end, 0)
+            if one.category != UNCLEAR and (one.category not in found or distance < found[one.category][0]):
+                found[one.category] = (distance, one)
+        if item is not None and item.assertion != PRESENT:
+            # What the value says counts for more than what the item asks: "History of seizures: no".
+            value = Context(item.assertion, *item.value, self._text[slice(*item.value)])  # type: ignore[arg-type]
+            found = {name: one for name, one in found.items() if name == FAMILY}
+            found[value.category] = (0, value)
+        return tuple(found[category][1] for category in CATEGORIES if category in found)
+
+    def is_unclear(self, sentence: int, pieces: Sequence[Place], mentions: Sequence[Place]) -> bool:
+        """Tell whether a negation stands beside a mention of which, as of any other, it says nothing by the rules."""
+        item = self._item(pieces[0].start, pieces[-1].end)
+        return item is None and any(
+            one.category == UNCLEAR
+            and (one.end <= pieces[0].start or not any(self._negates(sentence, one, other) for other in mentions))
+            for one in self._reaching(sentence, pieces, mentions, item)
+        )
+
+    def _negates(self, sentence: int, one: Context, mention: Place) -> bool:
+        """Tell whether the word of a cue negates a mention."""
+        return any(
+            cue.context.start == one.start and cue.context.category == NEGATED and cue.low <= mention.start < cue.high
+            for cue in self._cues[sentence]
+        )
+
+    def _reaching(
+        self, sentence: int, pieces: Sequence[Place], mentions: Sequence[Place], item: Item | None
+    ) -> Iterator[Context]:
+        """Yield the cues that reach a mention, those of its item if it is one of a form."""
         for cue in self._cues[sentence]:
             one = cue.context
             if item is not None and not _is_of_item(one, item):
@@ -70,15 +104,7 @@ class Contexts:
                 place.start <= one.start and one.end <= place.end and len(one.cue) < place.size for place in mentions
             ):
                 continue
-            distance = max(start - one.end, one.start - end, 0)
-            if one.category not in found or distance < found[one.category][0]:
-                found[one.category] = (distance, one)
-        if item is not None and item.assertion != PRESENT:
-            # What the value says counts for more than what the item asks: "History of seizures: no".
-            value = Context(item.assertion, *item.value, self._text[slice(*item.value)])  # type: ignore[arg-type]
-            found = {name: one for name, one in found.items() if name == FAMILY}
-            found[value.category] = (0, value)
-        return tuple(found[category][1] for category in CATEGORIES if category in found)
+            yield one
 
     def parts(self, start: int, end: int) -> bool:
         """Tell whether a value of a form stands inside a place, which is then no single mention."""
@@ -171,19 +197,83 @@ class Rules:
             place += max(size, 1)
 
 
+class _Ends:
+    """Where reaches end in a sentence, by their category: words from which, and words up to which, nothing counts."""
+
+    def __init__(self, ends: Iterable[tuple[int, int, str]], size: int) -> None:
+        self._size = size
+        self._starts: dict[str, list[int]] = {}
+        self._stops: dict[str, list[int]] = {}
+        for start, stop, of in ends:
+            for category in (of,) if of else _REACHING:
+                self._starts.setdefault(category, []).append(start)
+                self._stops.setdefault(category, []).append(stop)
+        for places in (*self._starts.values(), *self._stops.values()):
+            places.sort()
+
+    def ahead(self, place: int, category: str) -> int:
+        """Return the first word, from `place` on, that a reach ahead does not include."""
+        starts = self._starts.get(category, [])
+        first = bisect_left(starts, place)
+        return starts[first] if first < len(starts) else self._size
+
+    def back(self, place: int, category: str) -> int:
+        """Return the first word that a reach back from `place` includes."""
+        stops = self._stops.get(category, [])
+        last = bisect_right(stops, place) - 1
+        return stops[last] if last >= 0 else 0
+
+
 def _cues(text: str, said: Sequence[Word], matches: Sequence[_Match], values: Sequence[Place]) -> Iterator[_Cue]:
     """Yield the cues of a sentence."""
+    negations = [place for place, _, rules in matches if _is_negation(rules)]
+    behind_comma = [place for place in negations if place and said[place - 1].word == COMMA]
+    again = {place for place in negations[1:] if COMMA in {one.word for one in said[max(place - 2, 0) : place]}}
     ends = [(place, end, rule.direction) for place, end, rules in matches for rule in rules if rule.category == END]
-    ends += [
-        (place, place + 1, "") for place, one in enumerate(said) if one.word == SEMICOLON or _is_within(one, values)
-    ]
+    ends += [(place, place + 1, "") for place, one in enumerate(said) if _is_within(one, values)]
+    # "Suspected pneumonia, no effusion."
+    ends += [(place, place, category) for place in behind_comma for category in (POSSIBLE, HISTORICAL)]
+    ends += [(place, place, NEGATED) for place in (*again, *_line_starts(text, said, negations))]
+    semicolons = [(place, place + 1, "") for place, one in enumerate(said) if one.word == SEMICOLON]
+    in_sentence, in_list = _Ends([*ends, *semicolons], len(said)), _Ends(ends, len(said))
     clause = _clause(said, matches)
     for place, end, rules in matches:
+        # "Denies the following: fever; cough."
+        is_list = COLON in {one.word for one in said[end - 1 : end + 3]}
+        # "Tosse, esclusa polmonite."
+        is_ahead = place > 0 and said[place - 1].word == COMMA and len({rule.direction for rule in rules}) > 1
         for rule in rules:
-            if rule.category in CATEGORIES:
-                context = _context(text, said, place, end, rule)
-                for reach in _reaches(said, place, end, rule, ends, clause):
-                    yield _Cue(context, *reach)
+            if rule.category not in _REACHING or (is_ahead and rule.direction == BACK):
+                continue
+            context = _context(text, said, place, end, rule)
+            for low, high in _reaches(said, place, end, rule, in_list if is_list else in_sentence, clause):
+                own = _own_item(said, end, high) if place in again and rule[:2] == (NEGATED, AHEAD) else high
+                yield _Cue(context, low, own)
+                if own < high:
+                    yield _Cue(replace(context, category=UNCLEAR), own, high)
+
+
+def _is_negation(rules: Iterable[Rule]) -> bool:
+    return any(rule[:2] == (NEGATED, AHEAD) for rule in rules)
+
+
+def _line_starts(text: str, said: Sequence[Word], negations: Sequence[int]) -> list[int]:
+    """Return where lines start if two or more start with a negation: a list without signs."""
+    starts = [place for place in range(1, len(said)) if "\n" in text[said[place - 1].end : said[place].start]]
+    return starts if len({0, *starts} & set(negations)) > 1 else []
+
+
+def _own_item(said: Sequence[Word], start: int, high: int) -> int:
+    """Return where the item of a repeated negation ends: at its comma, unless "or" follows: "no rash, no fever, cough"."""
+    comma = high
+    for place in range(start, len(said)):
+        if said[place].start >= high:
+            break
+        if said[place].word in _OR:
+            return high
+        if said[place].word == COMMA:
+            comma = min(comma, said[place].start)
+    return comma
 
 
 def _context(text: str, said: Sequence[Word], place: int, end: int, rule: Rule) -> Context:
@@ -233,19 +323,18 @@ def _end(place: Place) -> int:
 
 
 def _reaches(
-    said: Sequence[Word], place: int, end: int, rule: Rule, ends: Sequence[tuple[int, int, str]], clause: int | None
+    said: Sequence[Word], place: int, end: int, rule: Rule, ends: _Ends, clause: int | None
 ) -> Iterator[tuple[int, int]]:
     """Yield what a cue reaches, as first character and the one behind the last."""
-    stops = [one for one in ends if one[2] in ("", rule.category)]
-    if rule.direction != "back":
-        last = min((start for start, _, _ in stops if start >= end), default=len(said))
+    if rule.direction != BACK:
+        last = ends.ahead(end, rule.category)
         if clause is not None and place < clause:
             last = min(last, clause)
         last = _within(said, range(end, last), rule.reach)
         if last > end:
             yield said[end].start, said[last - 1].end
-    if rule.direction in ("back", "both"):
-        first = max((stop for _, stop, _ in stops if stop <= place), default=0)
+    if rule.direction in (BACK, "both"):
+        first = ends.back(place, rule.category)
         if clause is not None and place > clause:
             first = max(first, clause)
         first = _within(said, range(place - 1, first - 1, -1), rule.reach) + 1

@@ -1,7 +1,8 @@
 """Cues in notes: words that mark a finding as negated, possible, family, historical or hypothetical.
 
 `cues_LANGUAGE.tsv` has one rule per line, for free text (`annotation.context`) and for mentions (`assertion`); the
-words of a phrase are without accents and in lower case, and the signs ? ; : ( ) - + and the full stop are words too.
+words of a phrase are without accents and in lower case, and the signs ? ; : ( ) - + and the full stop are words too;
+with "is/was not seen" a line has two phrases.
 At each position the longest phrase counts, and the words that it covers count for no other rule.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,10 +25,11 @@ from alphita.terminology.text import clean
 Category = Literal["negated", "possible", "family", "historical", "hypothetical"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 FIELDS = ("phrase", "category", "direction", "reach")
-PSEUDO, END, CLAUSE = "pseudo", "end", "clause"
-OTHERS = (PSEUDO, END, CLAUSE)
+PSEUDO, END, CLAUSE, UNCLEAR = "pseudo", "end", "clause", "unclear"
+OTHERS = (PSEUDO, END, CLAUSE, UNCLEAR)
 AHEAD, SECTION = "ahead", "section"
 DIRECTIONS = (AHEAD, "back", "both", SECTION)
+_FREE = re.compile(r"(?<=\w{4})(?:frei(?:e[mnrs]?)?|free)\Z")
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*|[?¿;:()+]|(?<![^\W_])[-–](?![^\W\d_])|\.(?=\s|$)|,")
 REMEMBERED = 65_536
 # Maximum characters of a mention that are examined: more than the longest phrase has.
@@ -46,7 +49,8 @@ class Rule(NamedTuple):
     Attributes:
         category: one of the five; `pseudo`: looks like a cue but is not one; `end`: reaches end here, those of the
             category in `direction`, or all; `clause`: the first clause of a sentence that begins so, up to the first
-            comma, and the reaches that begin in it, end there.
+            comma, and the reaches that begin in it, end there; `unclear`: what it reaches is not accepted, unless the
+            same word says something of another mention.
         direction: `ahead`, `back`, `both`; `section`: ahead, and as a heading up to the next blank line or heading.
         reach: words, at most; None: to the end of the sentence.
     """
@@ -73,7 +77,13 @@ def words(string: str, start: int = 0) -> list[Word]:
             word = _cleaned(word)
         else:
             word = "-" if word == "–" else "?" if word == "¿" else word
-        found.append(Word(start + one.start(), start + one.end(), word))
+        free = _FREE.search(word)
+        if free is not None and len(word) == one.end() - one.start():
+            # "fieberfrei"
+            cut = start + one.start() + free.start()
+            found += [Word(start + one.start(), cut, word[: free.start()]), Word(cut, start + one.end(), free[0])]
+        else:
+            found.append(Word(start + one.start(), start + one.end(), word))
     return found
 
 
@@ -156,7 +166,8 @@ def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:
     for line, row in enumerate(rows, 2):
         if row == [""] or row[0].startswith("#"):
             continue
-        found.append(_rule([*row, *[""] * (len(FIELDS) - len(row))], file, line))
+        phrases, rule = _rule([*row, *[""] * (len(FIELDS) - len(row))], file, line)
+        found += [(" ".join(one), rule) for one in itertools.product(*(word.split("/") for word in phrases.split()))]
     if not found:
         raise InputError("there is no rule in this file", file=file, remedy="write a rule a line, or leave it out")
     return found
