@@ -32,6 +32,11 @@ class Item(NamedTuple):
 _VALUES = values.table()
 _LINE = re.compile(r"[^\n]++")
 _SEPARATOR = re.compile(r"[:=：]|\.{3,}+|_{3,}+|…++|\?|(?<=\s)[-–—]++(?=\s)|[(\[]")
+# Nobody has filled it in.
+_BLANK = re.compile(r"(?>_{2,}|[.]{3,}|…+)(?=[ \t]*(?:\Z|[,;|\n]))")
+# "Eyes: negative for diplopia."
+_FOR = re.compile(r"(?:negative|neg|positive|pos|[-+]ve)\s+for\b", re.IGNORECASE)
+_STAGE = re.compile(r"\b(?:stage|grade|type|class|score|group|level|stadium|grad|typ|stade|type|estadio|grado|tipo|stadio)\s+0\Z", re.IGNORECASE)
 _CLOSED = re.compile(r"[ ]*+(?:\Z|[,;.!|/)\](\[])")
 _BOUNDARY = re.compile(r"[;!?:|]|[.](?=\s)|\s/\s")
 _COMMA = re.compile(r"[,，、]|\s/\s")
@@ -80,7 +85,9 @@ def _value_at(text: str, start: int, end: int) -> tuple[str, Place] | None:
     """Return assertion and place of the value that begins at a place, spaces before it left out."""
     while start < end and text[start] in " \t":
         start += 1
-    found = _VALUES.behind.match(text, start, end)
+    if (blank := _BLANK.match(text, start, end)) is not None:
+        return "hypothetical", Place(*blank.span())
+    found = None if _FOR.match(text, start, end) else _VALUES.behind.match(text, start, end)
     return found and (values.assertion_of(found[0]), Place(*found.span()))
 
 
@@ -164,7 +171,7 @@ def _bare(text: str, part: Place, lines: Sequence[Place], number: int) -> list[I
     valued = [(segment, items) for segment in segments if (items := _sequence(text, segment))]
     if not valued:
         return []
-    is_list = len(valued) > 1 and 3 * len(valued) >= 2 * len(segments)
+    is_list = len(valued) > 2 or (len(valued) > 1 and 3 * len(valued) >= 2 * len(segments))
     is_list = is_list or any(len(items) > 1 for _, items in valued)
     is_list = is_list or (
         len(segments) == 1 and any(_ends_in_value(text, lines, near) for near in (number - 1, number + 1))
@@ -203,7 +210,7 @@ def _ends_in_value(text: str, lines: Sequence[Place], number: int) -> bool:
 
 def _sequence(text: str, segment: Place) -> list[Item]:
     """Return the items of a segment that a value ends."""
-    if segment.size > MAX_ITEM or not _may_end_in_value(text[segment.start : segment.end]):
+    if segment.size > MAX_ITEM or not _may_end_in_value(text[segment.start : segment.end].rstrip()):
         return []
     start = _BULLET.match(text, *segment).end()  # type: ignore[union-attr]
     found = []
@@ -232,7 +239,7 @@ _LAST_WORDS = frozenset(value.split()[-1] for value in _VALUES.assertions)
 
 def _may_end_in_value(segment: str) -> bool:
     words = segment.rsplit(None, 1)
-    return len(words) == 2 and values.key(words[1]) in _LAST_WORDS
+    return len(words) == 2 and values.key(words[1]) in _LAST_WORDS and not _STAGE.search(segment)
 
 
 # Signs on a word: "+fever -cough", "fever+ cough-", and lists whose lines begin with them.
