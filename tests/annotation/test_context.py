@@ -65,6 +65,57 @@ def test_reach_end_pseudo_and_clause_are_what_the_file_says(tmp_path):
     assert said(rules, "no pain, fever", "fever") != []
 
 
+def test_a_line_of_the_file_holds_several_phrases(tmp_path):
+    rules = rules_of(tmp_path, "was/were not seen/found\tnegated\tback\n")
+    for cue in ("was not seen", "was not found", "were not seen", "were not found"):
+        assert [one[1] for one in said(rules, f"Fever {cue}.", "Fever")] == [cue]
+    assert said(rules, "Fever was seen.", "Fever") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "mention", "category"),
+    [
+        ("No fever, no rash, cough", "cough", None),
+        ("No fever, no nausea, vomiting or cough", "vomiting", "negated"),
+        ("no headache\nno fever\ncough\nno rash", "cough", None),
+        ("Denies the following: fever; cough; rash.", "rash", "negated"),
+        ("The following were absent: ptosis, ataxia.", "ataxia", "negated"),
+        ("Possible pneumonia, no effusion.", "effusion", "negated"),
+        ("Tosse, esclusa polmonite.", "Tosse", None),
+        ("Patientin ist schmerzfrei.", "schmerz", "negated"),
+        ("Mutter mit Epilepsie", "Epilepsie", "family"),
+        ("Eyes: negative for diplopia and ptosis.", "ptosis", "negated"),
+        ("Diarrea, attualmente regredita", "Diarrea", "historical"),
+    ],
+)
+def test_lists_and_neighbours_keep_to_themselves(text, mention, category):
+    assert [one[0] for one in said(load_rules(), text, mention)] == ([category] if category else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions", "unclear"),
+    [
+        ("Fever was on no account, and never, a feature", ["Fever"], ["Fever"]),
+        ("Fever with pain, not cough", ["Fever", "pain", "cough"], []),
+        ("No fever, no rash, cough", ["fever", "rash", "cough"], ["cough"]),
+        ("Cough but the chest was not examined", ["Cough"], []),
+        ("Cough since Monday", ["Cough"], []),
+    ],
+)
+def test_a_negation_of_nothing_else_leaves_a_finding_unclear(text, mentions, unclear):
+    places = [Place(text.index(mention), text.index(mention) + len(mention)) for mention in mentions]
+    contexts = load_rules().read(text, sentences_of(text))
+    found = [text[slice(*place)] for place in places if contexts.is_unclear(0, [place], places)]
+    assert found == unclear
+    for mention in unclear:
+        assert said(load_rules(), text, mention) == []
+
+
+def test_a_sentence_of_many_negations_is_read_in_linear_time():
+    text = "no fever, " * 50_000 + "cough"
+    assert [one[0] for one in said(load_rules(), text, "fever")] == ["negated"]
+
+
 @pytest.mark.parametrize(
     ("rows", "line", "field", "value"),
     [

@@ -101,6 +101,9 @@ def assertions(marked: str) -> list[tuple[str, ...]]:
         ("+ {fever}\n- {cough}\n- {chills}", "+--"),
         ("+ve for {fever} and {chills}, -ve for {cough}", "++-"),
         ("- {fever}\n- {cough}", "++"),
+        # Nobody has filled it in.
+        ("{Ataxia}: ______\n{Fever}: no", "c-"),
+        ("{Fieber} 0, {Diarrhoe} 0, {Obstipation} +", "--+"),
         # These are no forms.
         ("Impression: no {seizures}", "-"),
         ("{Headache}: no relief with ibuprofen", "+"),

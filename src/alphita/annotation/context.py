@@ -250,7 +250,7 @@ def _cues(text: str, said: Sequence[Word], matches: Sequence[_Match], values: Se
                 own = _own_item(said, end, high) if place in again and rule[:2] == (NEGATED, AHEAD) else high
                 yield _Cue(context, low, own)
                 if own < high:
-                    yield _Cue(replace(context, category=UNCLEAR), own, high)
+                    yield _Cue(replace(context, category=UNCLEAR), own, high)  # type: ignore[arg-type]
 
 
 def _is_negation(rules: Iterable[Rule]) -> bool:
@@ -264,7 +264,7 @@ def _line_starts(text: str, said: Sequence[Word], negations: Sequence[int]) -> l
 
 
 def _own_item(said: Sequence[Word], start: int, high: int) -> int:
-    """Return where the item of a repeated negation ends: at its comma, unless "or" follows: "no rash, no fever, cough"."""
+    """Return where the item of a repeated negation ends: at its comma, unless "or" follows."""
     comma = high
     for place in range(start, len(said)):
         if said[place].start >= high:

@@ -35,8 +35,8 @@ _SEPARATOR = re.compile(r"[:=：]|\.{3,}+|_{3,}+|…++|\?|(?<=\s)[-–—]++(?=\
 # Nobody has filled it in.
 _BLANK = re.compile(r"(?>_{2,}|[.]{3,}|…+)(?=[ \t]*(?:\Z|[,;|\n]))")
 # "Eyes: negative for diplopia."
-_FOR = re.compile(r"(?:negative|neg|positive|pos|[-+]ve)\s+for\b", re.IGNORECASE)
-_STAGE = re.compile(r"\b(?:stage|grade|type|class|score|group|level|stadium|grad|typ|stade|type|estadio|grado|tipo|stadio)\s+0\Z", re.IGNORECASE)
+_FOR = re.compile(r"(?:negative|neg|positive|pos|[-+]ve)\s+for\b", re.I)
+_STAGE = re.compile(r"\b(?:stage|grade|type|score|level|stadium|grad|typ|stade|estadio|grado|tipo|stadio)\s+0\Z", re.I)
 _CLOSED = re.compile(r"[ ]*+(?:\Z|[,;.!|/)\](\[])")
 _BOUNDARY = re.compile(r"[;!?:|]|[.](?=\s)|\s/\s")
 _COMMA = re.compile(r"[,，、]|\s/\s")
