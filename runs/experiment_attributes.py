@@ -45,7 +45,7 @@ from alphita_lab.evaluation.systems import load_system
 from experiments import Arm, Experiment, Items, Job, accuracies
 from study import Column, Ordering, whole
 
-ENCODER, STEPS = "minilm", 600
+ENCODER, STEPS = "minilm", 300
 ATTRIBUTES = ("has_phenotype", "has_onset", "has_inheritance")
 ENTITIES = ("uberon_import", "drugcentral")
 SETTINGS = {
