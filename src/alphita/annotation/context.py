@@ -28,12 +28,21 @@ from alphita.terminology.rules.lexicon import bare
 _SIGNS = frozenset("?;:()-+.,")
 _HEADING = re.compile(r"[ \t]*[^\W\d_][^\n:]{0,40}:")
 _BLANK = re.compile(r"\n[ \t]*\n")
-# Behind a cue that ends its line: the colon, if any, up to the first sign of the next line; lines with a bullet.
-_BELOW = re.compile(r"[ \t]*+(:?)[ \t]*+\n[ \t]*+(?=\S)")
+# Behind a cue that ends its line, or has some words and a colon behind it: up to the first sign of the next line.
+_BELOW = re.compile(r"(?:(?:[ \t]++[^\W\d_]++){0,6}[ \t]*+(:)|)[ \t]*+\n[ \t]*+(?=\S)")
 _BULLETS = re.compile(r"(?>(?:[ \t]*+(?:[-–—*•·]|\d{1,3}[.)])[ \t]++[^\n]++(?:\n|\Z))+)")
 # Characters by which a text's language is told.
 LOOKED_AT = 2_000
 _OR = frozenset({"or", "nor", "oder", "noch", "ou", "ni", "o", "u", "ne"})
+_JOINS = frozenset(
+    {"and", "or", "nor", "und", "oder", "sowie", "noch", "et", "ou", "ni", "y", "e", "o", "u", "ed", "ne"}
+)
+_BEFORE_CLAUSE = frozenset({",", ";", ":", "(", ".", "but", "and", "aber", "und", "mais", "et", "pero", "y", "ma", "e"})
+_PLURAL = frozenset(
+    {"were", "are", "have", "werden", "wurden", "sind", "waren", "fehlen", "liegen", "lagen", "finden", "fanden"}
+    | {"traten", "ergaben", "sont", "etaient", "ont", "son", "estan", "han", "sono", "hanno", "all", "none", "these"}
+    | {"them", "those", "davon", "escluse", "negate", "assenti", "risolte"}
+)
 COMMA, SEMICOLON, COLON, STOP, BACK = ",", ";", ":", ".", "back"
 NEGATED, POSSIBLE, FAMILY, HISTORICAL = "negated", "possible", "family", "historical"
 _REACHING = (*CATEGORIES, UNCLEAR)
@@ -121,7 +130,7 @@ def _is_of_item(cue: Context, item: Item) -> bool:
     """Tell whether a cue counts for an item with a value: one inside it, or of the section that it is in."""
     if item.start <= cue.start < item.end:
         # A question has its answer in the value.
-        return cue.cue != "?"
+        return cue.cue not in ("?", "¿")
     return cue.end <= item.start and cue.category in (FAMILY, HISTORICAL)
 
 
@@ -240,17 +249,26 @@ def _cues(text: str, said: Sequence[Word], matches: Sequence[_Match], values: Se
     for place, end, rules in matches:
         # "Denies the following: fever; cough."
         is_list = COLON in {one.word for one in said[end - 1 : end + 3]}
-        # "Tosse, esclusa polmonite."
-        is_ahead = place > 0 and said[place - 1].word == COMMA and len({rule.direction for rule in rules}) > 1
+        # "Tosse, esclusa polmonite"; "polmonite esclusa, tosse".
+        excluded = ""
+        if {AHEAD, BACK} <= {rule.direction for rule in rules if rule.category == NEGATED}:
+            is_first = place == 0 or said[place - 1].word in _BEFORE_CLAUSE
+            excluded = BACK if is_first else AHEAD if said[end].word in (COMMA, STOP) else ""
         for rule in rules:
-            if rule.category not in _REACHING or (is_ahead and rule.direction == BACK):
+            if rule.category not in _REACHING or (rule.category == NEGATED and rule.direction == excluded):
                 continue
             context = _context(text, said, place, end, rule)
             for low, high in _reaches(said, place, end, rule, in_list if is_list else in_sentence, clause):
-                own = _own_item(said, end, high) if place in again and rule[:2] == (NEGATED, AHEAD) else high
-                yield _Cue(context, low, own)
-                if own < high:
+                if place in again and rule[:2] == (NEGATED, AHEAD):
+                    own = _own_item(said, end, high)
+                    yield _Cue(context, low, own)
                     yield _Cue(replace(context, category=UNCLEAR), own, high)  # type: ignore[arg-type]
+                elif rule[:2] == (NEGATED, BACK) and not _is_plural(said[place:end]):
+                    own = _own_clause(said, place, low)
+                    yield _Cue(context, own, high)
+                    yield _Cue(replace(context, category=UNCLEAR), low, own)  # type: ignore[arg-type]
+                else:
+                    yield _Cue(context, low, high)
 
 
 def _is_negation(rules: Iterable[Rule]) -> bool:
@@ -274,6 +292,21 @@ def _own_item(said: Sequence[Word], start: int, high: int) -> int:
         if said[place].word == COMMA:
             comma = min(comma, said[place].start)
     return comma
+
+
+def _own_clause(said: Sequence[Word], place: int, low: int) -> int:
+    """Return where what a cue behind its finding says begins: behind the comma, "rash, fever denied"; not in a list."""
+    for before in range(place - 1, -1, -1):
+        if said[before].start < low or said[before].word in _JOINS:
+            break
+        if said[before].word == COMMA:
+            return said[before].end
+    return low
+
+
+def _is_plural(cue: Sequence[Word]) -> bool:
+    """Tell whether a cue has a verb or participle of several things: "were not seen", "ausentes"."""
+    return any(one.word in _PLURAL for one in cue) or cue[-1].word.endswith(("s", "i"))
 
 
 def _context(text: str, said: Sequence[Word], place: int, end: int, rule: Rule) -> Context:

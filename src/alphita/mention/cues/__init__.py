@@ -81,7 +81,7 @@ def words(string: str, start: int = 0) -> list[Word]:
         if free is not None and len(word) == one.end() - one.start():
             # "fieberfrei"
             cut = start + one.start() + free.start()
-            found += [Word(start + one.start(), cut, word[: free.start()]), Word(cut, start + one.end(), free[0])]
+            found += [Word(start + one.start(), cut, word[: free.start()]), Word(cut, start + one.end(), free[0][:4])]
         else:
             found.append(Word(start + one.start(), start + one.end(), word))
     return found
