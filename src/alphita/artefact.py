@@ -28,7 +28,7 @@ FORMAT_VERSION = 1
 READABLE_VERSIONS = (FORMAT_VERSION,)
 # Every file up to this much in all is rehashed whenever an artefact is opened (some tenths of a second); a larger one
 # once, and then only when a file of it was written since.
-VERIFY_UP_TO_BYTES = 512 * 2**20
+VERIFY_UP_TO_BYTES = 16 * 2**20
 FULL_DISK = re.compile("|".join(os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)))
 # What the manifest says itself; a draft's fields cannot replace it.
 RESERVED = ("kind", "format_version", "files", "content_hash", "alphita_version", *drafts.HOW_MADE)

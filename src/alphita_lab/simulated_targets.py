@@ -36,7 +36,6 @@ from alphita.index.out_of_scope_names import hashed
 from alphita.index.store import Index, build
 from alphita.mention import axes
 from alphita.mention.short_forms import ENGLISH
-from alphita.mention.words import count_words
 from alphita.terminology import model, reading
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
@@ -304,7 +303,7 @@ def _like_words(index: Index, lacking: pl.DataFrame, seed: int) -> list[str]:
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
 
-    mine = [word for word in count_words(index.strings.array) if len(word) >= LONG]
+    mine = [word for word in index.segment.word_counts if len(word) >= LONG]
     others = lacking["key"].unique(maintain_order=True).str.extract_all(rf"\p{{Alphabetic}}{{{LONG},}}").list.explode()
     others = others.drop_nulls().unique(maintain_order=True)
     others = others.filter(~others.is_in(mine))

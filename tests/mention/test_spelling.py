@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
 from alphita import textio
+from alphita.index.segment import count_words
 from alphita.mention.axes import Habits, habits_of
 from alphita.mention.spelling import (
     IDLE,
@@ -39,7 +40,7 @@ def speller(strings=STRINGS, others=(), dictionary=()) -> Speller:
         return np.array([names.index(one) if one in names else -1 for one in asked], np.int64)
 
     array = pa.array(names, pa.large_string())
-    return Speller(array, habits_of(array, rows), others, dictionary)
+    return Speller(count_words(array.to_pylist()), habits_of(array, rows), others, dictionary)
 
 
 def read(string: str, **options) -> list[tuple[str, str]]:
@@ -234,7 +235,7 @@ def test_a_terminology_that_tells_sides_tells_any(named):
 
 def test_in_a_phrase_a_correct_word_can_stand_for_another():
     strings = pa.array(["heart attack", "heart failure"], pa.large_string())
-    speller = Speller(strings, Habits(), dictionary={"hart", "attack"})
+    speller = Speller(count_words(strings.to_pylist()), Habits(), dictionary={"hart", "attack"})
     assert speller.of_words(["hart attack", "hart", "heart attack"]) == [(0, "heart attack")]
     assert [reading.string for reading in speller.readings(["hart attack"])[0]] == []
 

@@ -137,11 +137,10 @@ def _is_of_item(cue: Context, item: Item) -> bool:
 class Rules:
     """The rules of context, as one list."""
 
-    def __init__(self, rules: Iterable[tuple[str, str, Rule]]) -> None:
+    def __init__(self, rules: Iterable[tuple[str, table.Phrase, Rule]]) -> None:
         self._rules: dict[tuple[str, ...], dict[str, list[Rule]]] = {}
         self._longest: dict[str, int] = {}
-        for language, phrase, rule in rules:
-            words = tuple(word.word for word in table.words(phrase))
+        for language, words, rule in rules:
             some = self._rules.setdefault(words, {}).setdefault(language, [])
             if rule not in some:
                 some.append(rule)

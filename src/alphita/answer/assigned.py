@@ -53,7 +53,7 @@ def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
 def _unspecified_codes(segment: Segment, names: Sequence[str]) -> NDArray[np.int64]:
     """Return the unspecified code of each heading, -1 for ranges of codes, and every other concept itself."""
     found = np.arange(len(names))
-    is_class = axes.classified(segment.concepts.column("id"), names)
+    is_class = axes.classified(segment.concepts.column("id"), segment.concepts.column("name"))
     if segment.parents is None or segment.parent_offsets is None or not is_class.any():
         return found
     below: dict[int, list[int]] = {}

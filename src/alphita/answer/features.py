@@ -242,7 +242,7 @@ class Featurizer:
         self.segment = index.segment
         self._terms = term_features(index.segment)
         self.languages = languages_of(index.segment)
-        self._vocabulary = Vocabulary(index.strings.array)
+        self._vocabulary = Vocabulary(index.segment.word_counts, len(index))
         self._profiles = IndexedProfiles(len(index.strings))
         self._names = Names(index.segment, assigned)
 
@@ -429,6 +429,8 @@ DEFINITION_CHARACTERS = 60
 SHARPNESS = 10.0
 # Two blocks of this many vectors fit into the processor's cache.
 ROWS_AT_ONCE = 1_024
+# The vectors of a concept are added up for each batch apart, unless it asks for one of so many concepts.
+SUMMED_APART = 8
 MIN_LENGTH = 1e-12
 
 
@@ -528,14 +530,19 @@ class Meaning:
 
     def _middles(self, table: CandidateTable, vectors: Float32, hidden_strings: NDArray[np.int64] | None) -> Float32:
         """Return the cosine between the query and the mean of the concept's vectors, without a hidden string, (c,)."""
-        if self._sums is None:
+        concepts, place = np.unique(table.concept, return_inverse=True)
+        if self._sums is None and SUMMED_APART * len(concepts) > len(self.index.segment.concepts):
             summed = sums_of(self.index)
             self._sums = summed, np.linalg.norm(summed, axis=1)
-        every, lengths = self._sums
+        if self._sums is not None:
+            place, (every, lengths) = table.concept, self._sums
+        else:
+            every = sums_of(self.index, concepts)
+            lengths = np.linalg.norm(every, axis=1)
         found = np.zeros(len(table.concept), np.float32)
         for start in range(0, len(found), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
-            sums, length = every[table.concept[part]], lengths[table.concept[part]]
+            sums, length = every[place[part]], lengths[place[part]]
             if hidden_strings is not None:
                 hidden = hidden_strings[table.request[part]]
                 own = np.flatnonzero(hidden >= 0)
@@ -553,13 +560,24 @@ class Meaning:
         return concept in segment.term_concept[start:end]
 
 
-def sums_of(index: Index) -> Float32:
-    """Return the sum of the vectors of each concept's distinct strings, (n_concepts, dim)."""
+def sums_of(index: Index, only: NDArray[np.int64] | None = None) -> Float32:
+    """Return the sum of the vectors of each concept's distinct strings, (n_concepts, dim).
+
+    Args:
+        only: (m,) rows of concepts, sorted; then (m, dim).
+    """
     segment = index.segment
+    concept, string = (
+        np.asarray(segment.term_concept, np.int64),
+        np.repeat(np.arange(len(index)), np.diff(segment.offsets)),
+    )
     n = len(segment.concepts)
-    string = np.repeat(np.arange(len(index)), np.diff(segment.offsets))
-    pairs = np.unique(np.asarray(segment.term_concept, np.int64) * len(index) + string)
-    concept, string = np.divmod(pairs, len(index))
+    if only is not None:
+        place = np.full(n, -1)
+        place[only] = np.arange(len(only))
+        concept, n = place[concept], len(only)
+        concept, string = concept[concept >= 0], string[concept >= 0]
+    concept, string = np.divmod(np.unique(concept * len(index) + string), len(index))
     sums = np.zeros((n, index.dim), np.float32)
     starts = np.searchsorted(concept, np.arange(n + 1))
     for first in range(0, n, ROWS_AT_ONCE):

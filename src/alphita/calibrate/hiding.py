@@ -7,7 +7,6 @@ held-out string must be unknown, and so must "MI" if only that string defines it
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,10 +15,10 @@ from numpy.typing import NDArray
 
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import LETTERS, VECTORS, How, Lookup, View, lookup
+from alphita.index.segment import count_words
 from alphita.index.store import Index
 from alphita.mention.abbreviations import Abbreviations, AbbreviationTerms
 from alphita.mention.short_forms import Meaning
-from alphita.mention.words import each_once
 
 # Number of hidden strings and concepts whose related data are cached.
 REMEMBERED = 20_000
@@ -52,7 +51,7 @@ class Hidden(View):
 
     @functools.cached_property
     def _words(self) -> list[Mapping[str, int]]:
-        return [Counter(each_once(self._contents.strings_of(*pair))) for pair in self._pairs]
+        return [count_words(self._contents.strings_of(*pair)) for pair in self._pairs]
 
     def words(self, questions: Sequence[int]) -> list[Mapping[str, int]]:
         """Return, for each question, the words of its hidden strings and how many contain each."""

@@ -11,6 +11,7 @@ standing.npy    (n_terms,) uint8: the rank of a term for its concept, 0 best: sc
 short_forms.arrow   the meanings of clinical and external short forms (see `enrichment`), if it has any
 codes.arrow         codes of other vocabularies, and their concepts (see `concepts`)
 maps_to.npy     (2, m) int32, sorted: rows of non-standard OMOP concepts, and of the standard ones they map to, if any
+words.arrow         the words of the strings, and in how many each occurs
 elsewhere.npy       hashes of other vocabularies' names that the index lacks (see `out_of_scope_names`), if any
 concepts.arrow  id, name and other data of each concept that has a term here; with parents.npy,
                 parent_offsets.npy, known_ids.arrow and known_rows.npy (see `concepts`)
@@ -21,7 +22,8 @@ hnsw.faiss, ivf_pq.faiss      the files of a backend, if any
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +38,7 @@ from alphita.index.concepts import Concepts
 from alphita.index.neighbours import Vectors
 from alphita.index.ngrams import SortedStrings
 from alphita.terminology import arrow_files, prefixes
+from alphita.terminology.rules.lexicon import WORD
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ STATUSES = ("official", "candidate", "machine")
 TERM_COLUMNS = ("scope", "language", "source", "code", "type", "status")
 RETIRED_STANDING = 2 * (len(SCOPES) + 1)
 EXTERNAL_STANDING = 2 * RETIRED_STANDING
-STRINGS_AT_ONCE = 1_000_000
+STRINGS_AT_ONCE, COUNTED_AT_ONCE = 1_000_000, 65_536
 # Files of every current segment, which those of earlier builds may lack.
 ADDED = {
     "parents.npy": "the ancestors of concepts",
@@ -57,6 +60,7 @@ ADDED = {
 }
 ADDED_COLUMNS = {"retired_concept": "the names of retired concepts"}
 SHORT_FORMS, ELSEWHERE, CODES, MAPS_TO = "short_forms.arrow", "elsewhere.npy", "codes.arrow", "maps_to.npy"
+WORDS = "words.arrow"
 
 
 class Segment:
@@ -94,6 +98,14 @@ class Segment:
             raise InputError(
                 "the files of this index segment do not fit together", file=path, remedy="build the index again"
             )
+
+    @functools.cached_property
+    def word_counts(self) -> dict[str, int]:
+        """The number of strings in which each word occurs."""
+        if not (self.path / WORDS).exists():
+            return count_words(_listed(self.strings.array))
+        table = arrow_files.read(self.path / WORDS)
+        return dict(zip(table.column("word").to_pylist(), table.column("count").to_pylist(), strict=True))
 
     def _load(self, name: str) -> NDArray[Any]:
         array: NDArray[Any] = np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
@@ -321,6 +333,9 @@ def write(path: Path, content: Content, given: Given = NOTHING_GIVEN) -> None:
     if given.elsewhere is not None:
         np.save(path / ELSEWHERE, given.elsewhere, allow_pickle=False)
     arrow_files.write(path / "strings.arrow", pa.table({"string": content.strings}))
+    counts = count_words(_listed(content.strings))
+    numbers = pa.array(list(counts.values()), pa.int32())
+    arrow_files.write(path / WORDS, pa.table({"word": pa.array(list(counts), pa.large_string()), "count": numbers}))
     arrow_files.write(path / "terms.arrow", content.terms)
     arrow_files.write(path / "concepts.arrow", content.concepts.table)
     arrow_files.write(path / CODES, content.codes)
@@ -336,6 +351,16 @@ def write(path: Path, content: Content, given: Given = NOTHING_GIVEN) -> None:
         arrays["maps_to"] = content.maps_to
     for name, array in arrays.items():
         np.save(path / f"{name}.npy", array, allow_pickle=False)
+
+
+def count_words(strings: Iterable[str]) -> Counter[str]:
+    """Return the number of cleaned strings in which each word occurs."""
+    return Counter(word for string in strings for word in dict.fromkeys(WORD.findall(string)))
+
+
+def _listed(strings: pa.LargeStringArray) -> Iterator[str]:
+    for start in range(0, len(strings), COUNTED_AT_ONCE):
+        yield from strings.slice(start, COUNTED_AT_ONCE).to_pylist()
 
 
 def _rank(table: pa.Table, name: str, order: Sequence[str]) -> NDArray[np.int64]:

@@ -103,19 +103,18 @@ def habits_of(
     return Habits(residual, things, products, _status_told(strings, rows), _plain(assigned) if residual else {})
 
 
-def classified(ids: pa.ChunkedArray, names: Sequence[str]) -> NDArray[np.bool_]:
+def classified(ids: pa.ChunkedArray, names: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Tell which concepts are of a classification; OMOP has ICD-10-CM beside SNOMED CT, whose plain names are answers.
 
     Args:
         ids: (n,) CURIEs.
-        names: (n,) cleaned preferred names.
+        names: (n,) preferred names.
     """
-    of = np.array([one.partition(":")[0] for one in ids.to_pylist()], object)
-    array, found = pa.array(names, pa.large_string()), np.zeros(len(names), bool)
-    for prefix in set(of.tolist()):
-        own = of == prefix
-        found |= own & has_residual(array.filter(pa.array(own)))
-    return found
+    of = pc.list_element(pc.split_pattern(ids, ":", max_splits=1), 0).combine_chunks().dictionary_encode()
+    lower = pc.utf8_lower(names)
+    own = [pc.equal(of.indices, number) for number in range(len(of.dictionary))]
+    residual = np.array([has_residual(lower.filter(one)) for one in own], bool)
+    return residual[of.indices.to_numpy()]
 
 
 def has_residual(strings: pa.LargeStringArray) -> bool:

@@ -129,8 +129,11 @@ def analytes() -> tuple[Analyte, ...]:
     for number, names in enumerate(known):
         for made, name in _made(names, itertools.chain(*WORDS.values())):
             owner[made] = max(owner.get(made, (0, 0)), (len(name), number))
+    made_of: dict[int, set[str]] = {}
+    for made, (_, number) in owner.items():
+        made_of.setdefault(number, set()).add(made)
     return tuple(
-        _analyte(names, row, {made for made, (_, of) in owner.items() if of == number})
+        _analyte(names, row, made_of.get(number, set()))
         for number, (names, row) in enumerate(zip(known, table, strict=True))
     )
 

@@ -35,7 +35,7 @@ from alphita.mention.spelling import (
     with_own_status,
     written_otherwise,
 )
-from alphita.mention.words import common_words, english_words
+from alphita.mention.words import OnDemand, common_words, english_words
 from alphita.terminology.rules import negation
 from alphita.terminology.rules.lexicon import read
 from alphita.terminology.text import clean_many
@@ -200,15 +200,15 @@ class MentionReader:
 
     @functools.cached_property
     def _speller(self) -> Speller:
-        strings = self.index.strings.array
-        elsewhere = Words(self.index.segment.elsewhere)
-        return Speller(strings, self.habits, common_words(self.index.model_path), english_words(), elsewhere)
+        segment, common = self.index.segment, functools.partial(common_words, self.index.model_path)
+        elsewhere = Words(segment.elsewhere)
+        return Speller(segment.word_counts, self.habits, OnDemand(common), OnDemand(english_words), elsewhere)
 
     @functools.cached_property
     def habits(self) -> Habits:
         """What the index's terminology tells apart."""
         segment = self.index.segment
-        is_class = classified(segment.concepts.column("id"), clean_many(segment.concepts.column("name").to_pylist()))
+        is_class = classified(segment.concepts.column("id"), segment.concepts.column("name"))
         named = np.logical_or.reduceat(is_class[segment.term_concept], np.asarray(segment.offsets[:-1]))
         return habits_of(self.index.strings.array, self.index.rows, named)
 

@@ -5,6 +5,7 @@ Encoders read "siezures" badly and "hx of" as part of the meaning.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import threading
@@ -13,13 +14,12 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from alphita import drafts
 from alphita.index import ngrams
 from alphita.mention import axes
 from alphita.mention.axes import Habits
-from alphita.mention.words import NOTHING, count_words
+from alphita.mention.words import NOTHING
 from alphita.terminology.rules import lexicon
 
 # The sources of readings.
@@ -135,21 +135,31 @@ class Speller:
 
     def __init__(
         self,
-        strings: pa.LargeStringArray,
+        counts: Mapping[str, int],
         habits: Habits,
-        others: Iterable[str] = (),
+        others: Container[str] = (),
         dictionary: Container[str] = (),
         elsewhere: Container[str] = (),
     ) -> None:
-        self._counts = count_words(strings)
-        self.habits = habits
-        self._others = frozenset(others)
-        self._dictionary, self._elsewhere = dictionary, elsewhere
-        self._words = [word for word in self._counts if _is_spelt(word) and len(word) >= SHORTEST - 1]
+        """Keep the words.
+
+        Args:
+            counts: the number of the index's strings in which each word occurs.
+            habits: what the index's terminology tells apart.
+            others: words that are right though the index lacks them.
+            dictionary: words of the language, which may stand for others.
+            elsewhere: words of other vocabularies.
+        """
+        self._counts, self.habits = counts, habits
+        self._others, self._dictionary, self._elsewhere = others, dictionary, elsewhere
         self._ngrams: ngrams.Ngrams | None = None
         # Replaced, not cleared, when it is full: another thread may be reading it.
         self._corrected: dict[str, str | None] = {}
         self._making = threading.Lock()
+
+    @functools.cached_property
+    def _words(self) -> list[str]:
+        return [word for word in self._counts if len(word) >= SHORTEST - 1 and _is_spelt(word)]
 
     def readings(
         self,
@@ -191,7 +201,7 @@ class Speller:
             row: [
                 word
                 for word in words
-                if word in self._dictionary and word not in self._counts and len(word) >= SHORTEST
+                if len(word) >= SHORTEST and word not in self._counts and word in self._dictionary
             ]
             for row, words in enumerate(map(_WORD.findall, cleaned))
             if len(words) > 1

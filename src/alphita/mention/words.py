@@ -6,13 +6,11 @@ import functools
 import gzip
 import importlib.resources
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from alphita.terminology.rules.lexicon import WORD
@@ -59,12 +57,17 @@ class _Words(NamedTuple):
 class Vocabulary:
     """The words of an index's cleaned strings and their weights; any other word has the greatest weight."""
 
-    def __init__(self, strings: pa.LargeStringArray) -> None:
-        counts = count_words(strings)
+    def __init__(self, counts: Mapping[str, int], strings: int) -> None:
+        """Keep the words.
+
+        Args:
+            counts: the number of strings in which each word occurs.
+            strings: the number of all strings.
+        """
         self._numbers = {word: number for number, word in enumerate(counts)}
         self._held = held = np.fromiter(counts.values(), np.float64, len(counts))
-        greatest = np.log(len(strings) + 1) + 1
-        self._weights = np.append(np.log((len(strings) + 1) / (held + 1)) + 1, greatest)
+        greatest = np.log(strings + 1) + 1
+        self._weights = np.append(np.log((strings + 1) / (held + 1)) + 1, greatest)
 
     def lacking(self, texts: Sequence[str], least: int) -> list[list[str]]:
         """Return the words, of at least so many letters, of each cleaned string that no indexed string has."""
@@ -139,20 +142,6 @@ class Vocabulary:
         return _Words(number, rows, weight, *ends, np.diff(rows), _sums(weight, rows))
 
 
-def count_words(strings: pa.LargeStringArray) -> Counter[str]:
-    """Return the number of cleaned strings in which each word occurs."""
-    counts: Counter[str] = Counter()
-    for start in range(0, len(strings), STRINGS_AT_ONCE):
-        counts.update(each_once(strings.slice(start, STRINGS_AT_ONCE).to_pylist()))
-    return counts
-
-
-def each_once(texts: Iterable[str]) -> Iterable[str]:
-    """Yield the distinct words of each cleaned string."""
-    for text in texts:
-        yield from set(WORD.findall(text))
-
-
 def _sums(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
     running = np.concatenate([[0.0], np.cumsum(values)])
     found: NDArray[np.float64] = running[offsets[1:]] - running[offsets[:-1]]
@@ -191,6 +180,16 @@ def whole_words(model: Path) -> tuple[list[str], list[str]]:
 def common_words(model: Path) -> frozenset[str]:
     """Return the whole words of a model folder's tokenizer, as a set."""
     return frozenset(whole_words(model)[0])
+
+
+class OnDemand:
+    """A set of words that is read when a word is first looked for."""
+
+    def __init__(self, read: Callable[[], frozenset[str]]) -> None:
+        self._read = read
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._read()
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import functools
 import importlib.resources
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -92,17 +92,27 @@ def _cleaned(word: str) -> str:
     return bare(clean(word)) or word
 
 
-def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
-    """Yield language, phrase and rule of a file, whose language is "", or of those that come with Alphita."""
-    if path is not None:
-        for rule in _parsed(textio.read_text(path), str(path)):
-            yield "", *rule
-        return
+Phrase = tuple[str, ...]
+"""The words and signs of a cue."""
+
+
+def read(path: Path | None = None) -> Sequence[tuple[str, Phrase, Rule]]:
+    """Return language, phrase and rule of a file, whose language is "", or of those that come with Alphita."""
+    if path is None:
+        return _packaged()
+    parsed = _parsed(textio.read_text(path), str(path))
+    return [("", tuple(word.word for word in words(phrase)), rule) for phrase, rule in parsed]
+
+
+@functools.cache
+def _packaged() -> list[tuple[str, Phrase, Rule]]:
     folder = importlib.resources.files(__package__)
-    for language in languages.CLINICAL:
-        name = f"cues_{language}.tsv"
-        for rule in _parsed(folder.joinpath(name).read_text(encoding="utf-8"), name):
-            yield language, *rule
+    tables = [(one, f"cues_{one}.tsv") for one in languages.CLINICAL]
+    return [
+        (language, tuple(phrase.split()), rule)
+        for language, name in tables
+        for phrase, rule in _parsed(folder.joinpath(name).read_text(encoding="utf-8"), name)
+    ]
 
 
 def beginning(mention: str) -> Category | None:
@@ -130,9 +140,8 @@ def ending(mention: str) -> Category | None:
 @functools.cache
 def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
     """Return the categories by the words with which a mention can end, and the maximum number of words."""
-    found: dict[tuple[str, ...], Category] = {}
-    for _, phrase, rule in read():
-        tokens = tuple(word.word for word in words(phrase))
+    found: dict[Phrase, Category] = {}
+    for _, tokens, rule in read():
         if rule.category in CATEGORIES and rule.direction == "back" and (len(tokens) > 1 or tokens[0] not in ABSENCE):
             found[tokens] = rule.category
     return found, max(map(len, found))
@@ -143,9 +152,8 @@ def _beginnings() -> tuple[dict[tuple[str, ...], list[Rule]], dict[str, int]]:
     """Return the rules by the words with which a mention can begin, and the maximum number of words by first word."""
     found: dict[tuple[str, ...], list[Rule]] = {}
     longest: dict[str, int] = {}
-    for _, phrase, rule in read():
+    for _, tokens, rule in read():
         if rule.category in ("possible", "family") and rule.direction in (AHEAD, SECTION):
-            tokens = tuple(word.word for word in words(phrase))
             found.setdefault(tokens, []).append(rule)
             longest[tokens[0]] = max(len(tokens), longest.get(tokens[0], 0))
     return found, longest
@@ -180,7 +188,7 @@ def _rule(row: Sequence[str], file: str, line: int) -> tuple[str, Rule]:
     if len(row) > len(FIELDS):
         raise wrong("too many cells", FIELDS[-1], row[len(FIELDS)], f"a rule has {len(FIELDS)}: {', '.join(FIELDS)}")
     phrase, category, direction, reach = (cell.strip() for cell in row)
-    if not words(phrase):
+    if not phrase.strip() or (not (phrase.isascii() and phrase.islower()) and not words(phrase)):
         raise wrong("a rule without a phrase", "phrase", phrase, "write the words of the cue")
     categories = [*get_args(Category), *OTHERS]
     if category not in categories:
