@@ -103,7 +103,9 @@ def card(out: Path, encoder: str, manifest: Mapping[str, Any], terminology: Term
         lines.append(f"- {source.get('name')}: version {version}; licence: {source.get('licence') or 'not stated'}")
     lines += [f"- terminology (content hash): `{manifest.get('terminology')}`"] if manifest.get("terminology") else []
     lines.append(f"- held out: the split `{manifest['split']}`" if manifest.get("split") else "- held out: nothing")
-    lines.append(f"- started from: `{encoder}` (content hash `{manifest['encoder']}`)")
+    # A soup has no start of its own.
+    hashed = f" (content hash `{manifest['encoder']}`)" if "encoder" in manifest else ""
+    lines.append(f"- started from: `{encoder}`{hashed}")
     lines += ["", "The licences of the data may bind what you do with the model.", "", "## Recipe", ""]
     if recipe is not None:
         lines += [f"{(recipe.__doc__ or '').strip().splitlines()[0]} {recipe.CITATION}", ""]

@@ -13,6 +13,7 @@ from alphita.annotation.context import load_rules, modifiers_of
 from alphita.annotation.spans import Place
 from alphita.annotation.tokens import sentences_of
 from alphita.errors import InputError
+from alphita.mention import cues
 
 HEADER = "phrase\tcategory\tdirection\treach\n"
 
@@ -200,3 +201,10 @@ def test_95_of_100_sentences_written_before_the_rules_are_right_and_most_of_each
     right = Counter(language for language, _, expected, categories in results if expected == categories)
     assert set(counts) == {"en", "it", "de", "fr", "es"}
     assert all(right[language] >= 0.8 * counts[language] for language in counts), right
+
+
+def test_the_phrases_of_the_tables_are_written_as_they_are_read():
+    wrong = [
+        phrase for _, phrase, _ in cues.read() if tuple(word.word for word in cues.words(" ".join(phrase))) != phrase
+    ]
+    assert wrong == []

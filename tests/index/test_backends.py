@@ -171,6 +171,7 @@ def test_torch_is_loaded_for_many_queries_only(monkeypatch):
     vectors, asked = many()
     monkeypatch.setattr(_rounded, "by_torch", lambda _: "bf16")
     monkeypatch.setattr(faiss, "sys", SimpleNamespace(modules={}))
+    monkeypatch.setattr(faiss, "ASKED_BEFORE", 0)
     backend = faiss.attach(vectors)
     nearest(backend, vectors.shape, asked[:2], 16)
     assert [*backend._rounded] == ["faiss"]

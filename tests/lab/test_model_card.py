@@ -46,6 +46,9 @@ def test_a_model_carries_its_card_and_curves(tmp_path: Path):
     page = (out / "training.html").read_text(encoding="utf-8")
     assert len(re.findall("<polyline", page)) == 3
     assert (out / "training.png").read_bytes().startswith(b"\x89PNG")
+    # A soup has no start of its own.
+    of_soup = {name: value for name, value in manifest.items() if name != "encoder"}
+    assert "started from: `BASE`\n" in model_card.card(out, "BASE", of_soup, None, 0.0)
     # A card is edited before a model is given away, and the model stays whole.
     (out / "README.md").write_text("mine")
     artefact.verify(out, "model")

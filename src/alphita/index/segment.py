@@ -57,6 +57,7 @@ ADDED = {
     "parents.npy": "the ancestors of concepts",
     "known_ids.arrow": "ids that were replaced",
     "codes.arrow": "codes of other vocabularies",
+    "words.arrow": "counts of words, so it takes longer to start",
 }
 ADDED_COLUMNS = {"retired_concept": "the names of retired concepts"}
 SHORT_FORMS, ELSEWHERE, CODES, MAPS_TO = "short_forms.arrow", "elsewhere.npy", "codes.arrow", "maps_to.npy"
