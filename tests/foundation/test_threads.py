@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from alphita import machine
-from alphita.index.backends import _rounded, faiss
+from alphita.index.backends import _rounded
+from alphita.index.backends import faiss as backends_faiss
 from alphita.index.backends.faiss import ROUNDED_FROM, FaissBackend
 from alphita_lab.encoder import torch_runtime
 from tests.encoder.conftest import encoder, tiny  # noqa: F401 - fixtures
@@ -105,7 +106,7 @@ def test_a_few_terms_are_encoded_by_one_thread_and_many_by_all(encoder, monkeypa
 @pytest.mark.parametrize("way", ["bf16", "faiss"])
 def test_one_query_is_searched_by_one_thread_and_more_by_all(way, monkeypatch):
     monkeypatch.setattr(_rounded, "by_torch", lambda _: way)
-    monkeypatch.setattr(faiss, "ASKED_BEFORE", 0)
+    monkeypatch.setattr(backends_faiss, "ASKED_BEFORE", 0)
     function = "_searched" if way == "faiss" else "_multiplied"
     vectors = np.random.default_rng(0).standard_normal((ROUNDED_FROM, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
