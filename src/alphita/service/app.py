@@ -212,7 +212,7 @@ def create(
     app.include_router(normalizing.router(settings, normalizer, terminology, batcher, finders))
     app.include_router(normalizing.annotation_router(settings, normalizer, batcher))
     app.include_router(reviewing.router(settings, store, normalizer, terminology, finders))
-    app.include_router(fhir.router(store, normalizer.index))
+    app.include_router(fhir.router(store, normalizer.index, settings))
     if store is not None:
         app.include_router(reviewing.memory_router(settings, store))
     _operation(app, lifetime, normalizer, figures)
