@@ -188,12 +188,16 @@ class Segment:
         targets: list[int] = self.maps_to[1, first:last].tolist()
         return targets
 
+    def tops(self) -> NDArray[np.int32]:
+        """Return the rows of the concepts that have others below them and none above, sorted."""
+        if self.parents is None or self.parent_offsets is None:
+            return np.zeros(0, np.int32)
+        above = np.unique(self.parents)
+        return above[self.parent_offsets[above] == self.parent_offsets[above + 1]]
+
     def top(self) -> int | None:
         """Return the row of the root concept; None if there is not exactly one."""
-        if self.parents is None or self.parent_offsets is None:
-            return None
-        above = np.unique(self.parents)
-        tops = above[self.parent_offsets[above] == self.parent_offsets[above + 1]]
+        tops = self.tops()
         return int(tops[0]) if len(tops) == 1 else None
 
     def descendants(self, concept: int) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from alphita.review import files
 from alphita.review.memory import FinalMappings
 from alphita.review.store import ReviewStore
 from alphita.service import fhir_batch, fhir_codes, fhir_expand, fhir_translate, keys
-from alphita.service.failures import FORM, Fault, media_type
+from alphita.service.failures import FORM, Fault, media_type, pairs_of
 from alphita.service.fhir_batch import Pairs
 from alphita.service.fhir_parameters import (
     COMPLEX,
@@ -222,7 +222,7 @@ async def _sent(request: Request) -> Sent:
     pairs, body = request.query_params.multi_items(), await request.body()
     kind = media_type(request)
     if kind == FORM:
-        return Sent(pairs + fhir_batch.pairs_of(body.decode("utf-8", "replace")), b"")
+        return Sent(pairs + pairs_of(body.decode("utf-8", "replace")), b"")
     if body and kind not in JSON_TYPES:
         raise Fault("not-supported", f"the body must be {MEDIA_TYPE}, or {FORM}", 415)
     return Sent(pairs, body)

@@ -10,14 +10,12 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from alphita.errors import AlphitaError
-from alphita.service.failures import Fault, Refusal, outcome, refusal_of
+from alphita.service.failures import Fault, Refusal, outcome, pairs_of, refusal_of
 from alphita.service.settings import Settings
 
-# Parameters of one query or form.
-MAX_PARAMETERS = 1_000
 Pairs = list[tuple[str, str]]
 # Method, path below the base, parameters of the query, and the resource that is sent -> the resource that answers.
 Ask = Callable[[str, str, Pairs, object], dict[str, Any]]
@@ -69,14 +67,6 @@ def _asked(entry: object, name: str, base: str, ask: Ask) -> dict[str, Any]:
         raise Fault("value", f"{name}.request.url is not a url") from None
     path = split.path.rpartition(base)[2].lstrip("/")
     return ask(method.upper(), path, pairs_of(split.query), entry.get("resource"))
-
-
-def pairs_of(text: str) -> Pairs:
-    """Return the parameters of a query or a form."""
-    try:
-        return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
-    except ValueError:
-        raise Fault("too-long", f"more than {MAX_PARAMETERS:,} parameters") from None
 
 
 def _status(status: int) -> str:

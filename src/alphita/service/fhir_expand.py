@@ -110,9 +110,9 @@ def matching(index: Index, system: str, text: str) -> NDArray[np.int64]:
 
 def _coded(index: Index, system: str, text: str) -> list[int]:
     """Return the row of the concept of which this is the code, or its part behind the prefix."""
-    curies = [files.curie_of(system, text), f"{prefix_of(index, system)}:{text}"]
-    curies += [f"{prefix_of(index, system)}:{text.upper()}"]
-    known = [curie for curie in curies if curie is not None]
+    prefix = prefix_of(index, system)
+    spelled = [curie for code in (text, text.upper()) for curie in (files.curie_of(system, code), f"{prefix}:{code}")]
+    known = [curie for curie in spelled if curie is not None]
     found = zip(known, index.concept_rows(known).tolist(), strict=True)
     return [row for curie, row in found if row >= 0 and is_own(index.concept(row).id, curie)][:1]
 
