@@ -95,26 +95,30 @@ def matching(index: Index, system: str, text: str) -> NDArray[np.int64]:
     cleaned = clean_many([text], index.rules)[0]
     strings = _with_words(index, cleaned)
     segment, names = index.segment, index.strings.array.take(pa.array(strings))
-    places = [names.to_pylist(), pc.utf8_length(names).to_pylist(), strings.tolist()]
-    best_first = sorted(zip(*places, strict=True), key=lambda of: (not of[0].startswith(cleaned), of[1], of[2]))
-    spans = [np.arange(segment.offsets[row], segment.offsets[row + 1]) for *_, row in best_first]
-    terms = np.concatenate([*spans, np.zeros(0, np.int64)]).astype(np.int64)
+    best_first = np.lexsort((strings, pc.utf8_length(names), ~_flags(pc.starts_with(names, cleaned))))
+    starts, ends = segment.offsets[strings[best_first]], segment.offsets[strings[best_first] + 1]
+    # The terms of the first string, of the second, and so on.
+    counts = ends - starts
+    terms = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
     # Its own names: not those of other vocabularies, nor of what it replaces.
     own = ~segment.borrowed[terms]
     if "retired_concept" in segment.terms.column_names:
         own &= segment.terms.column("retired_concept").take(pa.array(terms)).is_null().to_numpy()
     concepts = segment.term_concept[terms[own]].astype(np.int64)
     concepts = concepts[np.isin(concepts, rows_of(index)[str(prefix_of(index, system))])]
-    return np.array([*dict.fromkeys([*_coded(index, system, text.strip()), *concepts.tolist()])], np.int64)
+    found = np.concatenate([_coded(index, system, text.strip()), concepts])
+    return found[np.sort(np.unique(found, return_index=True)[1])]
 
 
-def _coded(index: Index, system: str, text: str) -> list[int]:
+def _coded(index: Index, system: str, text: str) -> NDArray[np.int64]:
     """Return the row of the concept of which this is the code, or its part behind the prefix."""
     prefix = prefix_of(index, system)
-    spelled = [curie for code in (text, text.upper()) for curie in (files.curie_of(system, code), f"{prefix}:{code}")]
+    codes = dict.fromkeys((text, text.upper()))
+    spelled = [curie for code in codes for curie in (files.curie_of(system, code), f"{prefix}:{code}", code)]
     known = [curie for curie in spelled if curie is not None]
     found = zip(known, index.concept_rows(known).tolist(), strict=True)
-    return [row for curie, row in found if row >= 0 and is_own(index.concept(row).id, curie)][:1]
+    own = [row for curie, row in found if row >= 0 and is_own(index.concept(row).id, curie)]
+    return np.array([row for row in own if row in rows_of(index)[str(prefix)]][:1], np.int64)
 
 
 def _with_words(index: Index, cleaned: str) -> NDArray[np.int64]:
@@ -125,8 +129,12 @@ def _with_words(index: Index, cleaned: str) -> NDArray[np.int64]:
     for place, word in enumerate(words):
         # The whole of the strings is searched for letters alone, which is fast.
         fits = pc.match_substring(strings if place == 0 else strings.take(pa.array(rows)), word)
-        rows = rows[fits.to_numpy(zero_copy_only=False)]
+        rows = rows[_flags(fits)]
         start = "" if word[0] >= UNSPACED else _BEGINNING
         fits = pc.match_substring_regex(strings.take(pa.array(rows)), start + word)
-        rows = rows[fits.to_numpy(zero_copy_only=False)]
+        rows = rows[_flags(fits)]
     return rows
+
+
+def _flags(found: pa.BooleanArray) -> NDArray[np.bool_]:
+    return np.asarray(found.to_numpy(zero_copy_only=False), bool)

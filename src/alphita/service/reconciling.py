@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -161,6 +161,11 @@ class Types:
         own = [{"id": one, "name": one} for one in self._index.concept(row).semantic_types]
         return own + [branch for branch in self.branches if self.concepts(branch["id"])[row]]
 
+    def check(self, wanted: Iterable[str]) -> None:
+        """Refuse types that no concept has."""
+        for one in wanted:
+            self.concepts(one)
+
     def has(self, identifier: str, asked: Asked) -> bool:
         """Return whether a concept has the types that a query wants."""
         had = [bool(self.concepts(one)[self.row(identifier)]) for one in asked.types]
@@ -210,6 +215,7 @@ def router(
         check_strings("queries", [one.string for one in questions.values()], settings.max_rows, settings.max_characters)
         for others in ([one.context for one in questions.values()], [one.language for one in questions.values()]):
             check_strings("queries", others, settings.max_rows, settings.max_context)
+        await run_in_threadpool(types.check, {type_ for one in asked.values() for type_ in one.types})
         # What is of other types is left out, so that more are looked at.
         most = max([settings.max_top if one.types else one.limit for one in asked.values()], default=1)
         kind = NormalizeKind(int(min(most, settings.max_top)), False)
