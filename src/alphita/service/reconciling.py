@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import pyarrow.compute as pc
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -192,7 +193,7 @@ def router(
     finders: Finders,
 ) -> APIRouter:
     """Return the routes."""
-    routes = APIRouter(prefix=PATH, tags=["Reconciliation"], responses=ERRORS, default_response_class=Response)
+    routes = APIRouter(prefix=PATH, tags=["Reconciliation"], responses=ERRORS, default_response_class=JSONResponse)
     index, types, finder = normalizer.index, Types(normalizer.index), finders.of(None)
     concept_of = functools.partial(find_concept, index=index, terminology=terminology)
 
@@ -284,7 +285,7 @@ def router(
         of = {} if type_ is None else {"type": type_}
         return await _json(lambda: {"properties": OFFERED[:limit], "limit": limit, **of})
 
-    @routes.get("/preview", responses={**documented(404), 200: {"content": {"text/html": {}}}})
+    @routes.get("/preview", responses=documented(404), response_class=HTMLResponse)
     async def preview(identifier: Annotated[str, Query(alias="id", examples=["HP:0001250"])]) -> Response:
         """Return a small page about a concept."""
         concept = await run_in_threadpool(concept_of, identifier)
