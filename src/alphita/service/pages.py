@@ -19,21 +19,23 @@ STYLE = (
     "h2{margin-top:2.5rem;border-top:1px solid;padding-top:1rem}code,pre{font-family:ui-monospace,monospace}"
     "pre{overflow:auto;padding:.75rem;border:1px solid}table{border-collapse:collapse}"
     "td,th{text-align:left;vertical-align:top;padding:.2rem .8rem .2rem 0}"
+    ".small{font-size:.85rem;margin:.6rem auto}.small h1{font-size:1.1rem;margin:0}.small p{margin:.3rem 0}"
 )
 _HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 
 
-def respond(title: str, body: Sequence[str], frames: Sequence[str] = ()) -> HTMLResponse:
+def respond(title: str, body: Sequence[str], frames: Sequence[str] | None = None) -> HTMLResponse:
     """Return a page.
 
     Args:
         title: as text.
         body: as HTML.
-        frames: origins of pages that may show it in a frame.
+        frames: origins of pages that may show it, small, in a frame; None: it is no page for a frame.
     """
     head = f"<meta charset=utf-8><meta name=viewport content='width=device-width'><title>{escape(title)}</title>"
-    html = f"<!doctype html><html lang=en><head>{head}<style>{STYLE}</style></head><body>{''.join(body)}</body></html>"
-    framed = " ".join(frames) or "'none'"
+    start = f"<!doctype html><html lang=en><head>{head}<style>{STYLE}</style></head>"
+    html = f"{start}<body class={'page' if frames is None else 'small'}>{''.join(body)}</body></html>"
+    framed = " ".join(frames or ()) or "'none'"
     policy = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; frame-ancestors {framed}"
     return HTMLResponse(html, headers={"Content-Security-Policy": policy})
 
