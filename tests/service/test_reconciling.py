@@ -141,6 +141,10 @@ def test_the_manifest_leads_to_every_part(client):
     behind = client.get("/reconcile", headers={"X-Forwarded-Proto": "https", "Host": "codes.example.org"}).json()
     assert behind["preview"]["url"].startswith("https://codes.example.org/reconcile/preview?id=")
     assert client.get("/reconcile", headers={"X-Forwarded-Proto": "javascript"}).json() == found
+    for host in ("[", "a b", "'><script>", ""):
+        strange = client.get("/reconcile", headers={"Host": host})
+        assert strange.status_code < 500
+        assert strange.headers["content-type"] == "application/json"
 
 
 def test_answers_are_the_normalizers(tmp_path):

@@ -195,11 +195,6 @@ class Segment:
         above = np.unique(self.parents)
         return above[self.parent_offsets[above] == self.parent_offsets[above + 1]]
 
-    def top(self) -> int | None:
-        """Return the row of the root concept; None if there is not exactly one."""
-        tops = self.tops()
-        return int(tops[0]) if len(tops) == 1 else None
-
     def descendants(self, concept: int) -> NDArray[np.int64]:
         """Return the rows of all concepts below one, sorted, without itself; cycles are followed once."""
         if self.parents is None or self.parent_offsets is None:

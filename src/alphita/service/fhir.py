@@ -254,7 +254,8 @@ def _add(routes: APIRouter, server: Server, settings: Settings) -> None:
         return answer
 
     def batch(sent: Sent = Depends(_sent)) -> Response:
-        return FhirJson(fhir_batch.answer(sent.resource(), f"/fhir/{release}", server.ask, settings))
+        answers = fhir_batch.answer(sent.resource(), f"/fhir/{release}", server.ask, settings)
+        return Response(answers, media_type=MEDIA_TYPE)
 
     described: dict[str, Any] = {"parameters": [MODE, FORMAT]}
     summary = "Capability statement, or terminology capabilities"

@@ -12,17 +12,21 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic_core import to_json
+
 from alphita.errors import AlphitaError
 from alphita.service.failures import Fault, Refusal, outcome, pairs_of, refusal_of
-from alphita.service.settings import Settings
+from alphita.service.settings import MIB, Settings
 
+# Of all answers of a batch, but for the last.
+MAX_BYTES = 16 * MIB
 Pairs = list[tuple[str, str]]
 # Method, path below the base, parameters of the query, and the resource that is sent -> the resource that answers.
 Ask = Callable[[str, str, Pairs, object], dict[str, Any]]
 
 
-def answer(bundle: object, base: str, ask: Ask, settings: Settings) -> dict[str, Any]:
-    """Return the Bundle of the answers.
+def answer(bundle: object, base: str, ask: Ask, settings: Settings) -> bytes:
+    """Return the Bundle of the answers, as JSON.
 
     Args:
         bundle: the Bundle, as JSON gives it.
@@ -39,19 +43,20 @@ def answer(bundle: object, base: str, ask: Ask, settings: Settings) -> dict[str,
         raise Fault("structure", "Bundle.entry must be a list")
     if len(entries) > settings.max_rows:
         raise Fault("too-long", f"{len(entries):,} entries, at most {settings.max_rows:,} a batch", 413)
-    until = time.monotonic() + settings.seconds
-    answers = [_entry(entry, f"Bundle.entry[{place}]", base, ask, until) for place, entry in enumerate(entries)]
-    return {"resourceType": "Bundle", "type": "batch-response", **({"entry": answers} if answers else {})}
-
-
-def _entry(entry: object, name: str, base: str, ask: Ask, until: float) -> dict[str, Any]:
-    try:
-        if time.monotonic() > until:
-            raise Fault("timeout", "the time of this batch is over: send fewer entries", 504)
-        return {"resource": _asked(entry, name, base, ask), "response": {"status": _status(200)}}
-    except (Refusal, AlphitaError) as error:
-        refusal = error if isinstance(error, Refusal) else refusal_of(error)
-        return {"response": {"status": _status(refusal.status), "outcome": outcome(refusal)}}
+    until, size, answers = time.monotonic() + settings.seconds, 0, list[bytes]()
+    for place, entry in enumerate(entries):
+        over = "answers are too large" if size > MAX_BYTES else "time is over" if time.monotonic() > until else ""
+        try:
+            if over:
+                raise Fault("too-costly", f"this batch's {over}: send fewer entries", 413)
+            resource = _asked(entry, f"Bundle.entry[{place}]", base, ask)
+            answers.append(to_json({"resource": resource, "response": {"status": _status(200)}}))
+        except (Refusal, AlphitaError) as error:
+            refusal = error if isinstance(error, Refusal) else refusal_of(error)
+            answers.append(to_json({"response": {"status": _status(refusal.status), "outcome": outcome(refusal)}}))
+        size += len(answers[-1])
+    listed = b',"entry":[' + b",".join(answers) + b"]" if answers else b""
+    return b'{"resourceType":"Bundle","type":"batch-response"' + listed + b"}"
 
 
 def _asked(entry: object, name: str, base: str, ask: Ask) -> dict[str, Any]:

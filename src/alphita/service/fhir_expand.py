@@ -32,8 +32,8 @@ EXPAND = types_of(
 FOLLOWED = ("filter", "offset", "count", "displayLanguage", "includeDesignations", "activeOnly")
 # Codes of one answer.
 MAX_CODES = 1_000
-# Filters whose codes are kept, for the next page.
-KEPT = 16
+# Characters of a filter, and filters whose codes are kept for the next page.
+MAX_FILTER, KEPT = 1_000, 16
 # Letters, digits and the marks on them are parts of words; from U+2E80 on, there are no spaces between words.
 PARTS = "LNM"
 _BEGINNING = r"(?:^|[^\p{L}\p{N}\p{M}])"
@@ -51,6 +51,8 @@ def expand(index: Index, values: Values) -> dict[str, Any]:
         raise Fault(
             "too-costly", f"this service gives at most {MAX_CODES:,} codes at once: 'count' and 'offset' part them"
         )
+    if text is not None and len(text) > MAX_FILTER:
+        raise Fault("too-long", f"'filter' may have {MAX_FILTER:,} characters at most")
     rows = rows_of(index)[str(prefix_of(index, system))] if text is None else matching(index, system, text)
     if text is None and count is None and len(rows) - offset > MAX_CODES:
         raise Fault("too-costly", f"{len(rows):,} codes are too many for one answer: give 'filter', or 'count'")
@@ -124,7 +126,7 @@ def _coded(index: Index, system: str, text: str) -> NDArray[np.int64]:
 def _with_words(index: Index, cleaned: str) -> NDArray[np.int64]:
     """Return the rows of the strings in which each word of a text begins a word."""
     spaced = "".join(sign if unicodedata.category(sign)[0] in PARTS else " " for sign in cleaned)
-    words = sorted(spaced.split(), key=len, reverse=True)
+    words = sorted({*spaced.split()}, key=len, reverse=True)
     rows, strings = np.arange(len(index) if words else 0), index.strings.array
     for place, word in enumerate(words):
         # The whole of the strings is searched for letters alone, which is fast.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from html import escape
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -45,8 +45,8 @@ CANDIDATES, SUGGESTIONS, NAMES = 5, 20, 10
 WIDTH, HEIGHT = 420, 260
 # Queries that clients are told to send at once.
 BATCH = 50
-# Concepts just below the root that are offered as types, and types whose concepts are kept.
-MAX_BRANCHES, KEPT = 40, 64
+# Concepts just below the root that are offered as types, and types of one request.
+MAX_BRANCHES, MAX_TYPES = 40, 64
 Item = dict[str, Any]
 T = TypeVar("T")
 
@@ -135,14 +135,13 @@ class Types:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self.concepts = functools.lru_cache(KEPT)(self._concepts)
+        self.concepts = functools.lru_cache(MAX_BRANCHES + MAX_TYPES)(self._concepts)
 
     @functools.cached_property
     def branches(self) -> list[Item]:
         """The concepts just below the root, or the roots if they are several; none if they are many."""
-        segment = self._index.segment
-        top = segment.top()
-        rows = segment.tops() if top is None else segment.children_of(top)
+        tops = self._index.segment.tops()
+        rows = self._index.segment.children_of(int(tops[0])) if len(tops) == 1 else tops
         return [entity(one) for one in named(self._index, rows.tolist())] if len(rows) <= MAX_BRANCHES else []
 
     def all(self) -> list[Item]:
@@ -162,8 +161,10 @@ class Types:
         own = [{"id": one, "name": one} for one in self._index.concept(row).semantic_types]
         return own + [branch for branch in self.branches if self.concepts(branch["id"])[row]]
 
-    def check(self, wanted: Iterable[str]) -> None:
-        """Refuse types that no concept has."""
+    def check(self, wanted: Collection[str]) -> None:
+        """Refuse types that no concept has, and too many."""
+        if len(wanted) > MAX_TYPES:
+            raise Refusal(422, "too_many", f"{len(wanted):,} types, at most {MAX_TYPES} a request", field="queries")
         for one in wanted:
             self.concepts(one)
 
@@ -353,7 +354,7 @@ def candidates(asked: Asked, answer: bytes | None, types: Types) -> list[Item]:
 
 def extended(asked: Extension, concept_of: Callable[[str], Concept | None]) -> Item:
     """Return the values of properties of concepts; a concept that is not known has none."""
-    keys = [one.id for one in asked.properties]
+    keys = dict.fromkeys(one.id for one in asked.properties)
     found = {one: concept_of(one) for one in dict.fromkeys(asked.ids)}
     rows = {
         one: {key: PROPERTIES[key].cells(concept) if concept is not None else [] for key in keys}
