@@ -24,6 +24,11 @@ from tests.service.review_service import rows_of, service
 MODELS = {"r4": r4, "r5": r5}
 BOTH = pytest.mark.parametrize("release", MODELS)
 SYSTEM, AX = "urn:alphita:source:LAB", "urn:alphita:terminology:AX"
+OPERATIONS = {
+    "CodeSystem": ("lookup", "subsumes", "validate-code"),
+    "ConceptMap": ("translate",),
+    "ValueSet": ("expand", "validate-code"),
+}
 # http://hl7.org/fhir/issue-type
 _ISSUE_TYPES = (
     "invalid structure required value invariant security login unknown expired forbidden suppressed processing "
@@ -192,11 +197,12 @@ def test_capabilities(lab, release, version):
     (rest,) = document["rest"]
     listed = {one["type"]: [operation["definition"] for operation in one["operation"]] for one in rest["resource"]}
     assert listed == {
-        kind: [f"{fhir.DEFINITIONS}/{kind}-{name}" for name in names] for kind, names in fhir.OPERATIONS.items()
+        kind: [f"{fhir.DEFINITIONS}/{kind}-{name}" for name in names] for kind, names in OPERATIONS.items()
     }
+    assert rest["interaction"] == [{"code": "batch"}]
     assert len(rest["resource"]) == len(listed)
     # What it says it can, it can: without parameters something is wrong with each, but it is there.
-    for kind, names in fhir.OPERATIONS.items():
+    for kind, names in OPERATIONS.items():
         for name in names:
             ask(lab, release, f"{kind}/${name}", 400)
     document = ask(lab, release, "metadata", mode="terminology")

@@ -38,13 +38,8 @@ VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
 RELEASES: tuple[Release, ...] = get_args(Release)
 DEFINITIONS = "http://hl7.org/fhir/OperationDefinition"
 CONCEPT_MAP, CODE_SYSTEM, VALUE_SET = "ConceptMap", "CodeSystem", "ValueSet"
-# By resource: the operations, in the order of the alphabet.
-OPERATIONS = {
-    CODE_SYSTEM: ("lookup", "subsumes", "validate-code"),
-    CONCEPT_MAP: ("translate",),
-    VALUE_SET: ("expand", "validate-code"),
-}
 DESCRIPTION = "Alphita: reviewed mappings ($translate), and the concepts of an index"
+NOTHING = "this service does not have that: /fhir/r4/metadata and /fhir/r5/metadata list what it has"
 # Of the examples.
 HPO, SEIZURE = "http://human-phenotype-ontology.org", "HP:0001250"
 # What a client may accept that JSON answers.
@@ -121,7 +116,7 @@ class Server:
             return self._metadata(dict(pairs))
         operation = self.operations.get(path)
         if operation is None:
-            raise _unknown()
+            raise Fault("not-found", NOTHING, 404)
         if method not in ("GET", "POST"):
             raise Fault("not-supported", "operations are asked by GET or POST", 405)
         given = values_of(pairs, resource if method == "POST" else None, operation.known, operation.repeated)
@@ -135,13 +130,11 @@ class Server:
 
     def _statement(self) -> dict[str, Any]:
         """Return the CapabilityStatement."""
-        resources = [
-            {
-                "type": kind,
-                "operation": [{"name": name, "definition": f"{DEFINITIONS}/{kind}-{name}"} for name in names],
-            }
-            for kind, names in OPERATIONS.items()
-        ]
+        listed: dict[str, list[dict[str, str]]] = {}
+        for path in self.operations:
+            kind, _, name = path.partition("/$")
+            listed.setdefault(kind, []).append({"name": name, "definition": f"{DEFINITIONS}/{kind}-{name}"})
+        resources = [{"type": kind, "operation": operations} for kind, operations in listed.items()]
         return {
             "resourceType": "CapabilityStatement",
             **self._common(),
@@ -300,13 +293,8 @@ def _documented(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
     return dict.fromkeys(statuses, said)
 
 
-def _unknown() -> Fault:
-    operations = ", ".join(f"{kind}/${name}" for kind, names in OPERATIONS.items() for name in names)
-    return Fault("not-found", f"this service has metadata, {operations}, under /fhir/r4 and /fhir/r5", 404)
-
-
 def _nothing() -> Response:
-    raise _unknown()
+    raise Fault("not-found", NOTHING, 404)
 
 
 def _check_accepted(request: Request) -> None:
