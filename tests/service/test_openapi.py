@@ -17,6 +17,7 @@ from alphita.review.records import ReviewRow
 from alphita.review.store import ReviewStore
 from alphita.service import review_files
 from alphita.service.app import create
+from alphita.service.failures import FORM
 from alphita.service.settings import Settings
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import load_terminology, save
@@ -33,7 +34,8 @@ def serving(folder):
     """Give an app whose index has a seizure, and whose one project has a row of it."""
     source = folder / "hp.obo"
     source.write_text(
-        'format-version: 1.2\n\n[Term]\nid: HP:0001250\nname: Seizure\nsynonym: "Epileptic fit" EXACT []\n'
+        "format-version: 1.2\n\n[Term]\nid: HP:0012638\nname: Abnormal nervous system physiology\n\n"
+        '[Term]\nid: HP:0001250\nname: Seizure\nsynonym: "Epileptic fit" EXACT []\nis_a: HP:0012638\n'
     )
     save(obo.load([source], obo.Options(), Rejects(strict=True)), folder / "hp.terminology")
     index = build(load_terminology(folder / "hp.terminology"), HashEncoder(), folder / "x.index")
@@ -128,7 +130,8 @@ def test_every_example_is_answered_as_it_is_shown(client):
             assert path == "/api/projects", f"{path} shows no example"
             continue
         headers = {"Content-Type": media} if media else {}
-        answer = client.request(method, address, params=query, headers=headers, json=body)
+        sent = {"data" if media == FORM else "json": body}
+        answer = client.request(method, address, params=query, headers=headers, **sent)
         where = f"{method} {address} {query} {body}: {answer.status_code} {answer.text[:300]}"
         # Of the good answers it shows one; nothing was given that would be wrong.
         shown = [int(status) for status in operation["responses"] if status.startswith("2")]

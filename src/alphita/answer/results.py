@@ -199,8 +199,8 @@ class ResultBuilder:
         terms = index.segment.terms
         self._terms = terms.select([name for name in OF_TERMS if name in terms.column_names])
         self._concepts = index.segment.concepts.select(["id", "name"])
-        top = index.segment.top()
-        self._top = None if top is None or target is not None else self._concepts.column("id")[top].as_py()
+        tops = index.segment.tops().tolist() if target is None else []
+        self._top = self._concepts.column("id")[tops[0]].as_py() if len(tops) == 1 else None
 
     def apply_vetoes(self, mention: Mention, result: Result) -> Result:
         """Return the result of a question for one of its mentions; a possible finding is never accepted."""

@@ -201,13 +201,12 @@ class Segment:
         targets: list[int] = self.maps_to[1, first:last].tolist()
         return targets
 
-    def top(self) -> int | None:
-        """Return the row of the root concept; None if there is not exactly one."""
+    def tops(self) -> NDArray[np.int32]:
+        """Return the rows of the concepts that have others below them and none above, sorted."""
         if self.parents is None or self.parent_offsets is None:
-            return None
+            return np.zeros(0, np.int32)
         above = np.unique(self.parents)
-        tops = above[self.parent_offsets[above] == self.parent_offsets[above + 1]]
-        return int(tops[0]) if len(tops) == 1 else None
+        return above[self.parent_offsets[above] == self.parent_offsets[above + 1]]
 
     def descendants(self, concept: int) -> NDArray[np.int64]:
         """Return the rows of all concepts below one, sorted, without itself; cycles are followed once."""

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import functools
-import hashlib
-import json
-import operator
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from html import escape
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi import FastAPI, Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -29,7 +22,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from alphita.review.store import ReviewStore
-from alphita.service import failures, fhir, keys, logs, normalizing, reviewing
+from alphita.service import failures, fhir, keys, logs, normalizing, pages, reconciling, reviewing
 from alphita.service.batching import Batcher
 from alphita.service.concepts import Finders
 from alphita.service.limits import WATCHED, Limits, Origins
@@ -188,7 +181,7 @@ def create(
         telemetry=NO_TELEMETRY,
         middleware=[
             Middleware(logs.RequestLog, figures, mentions=settings.log_mentions),
-            Middleware(Origins, settings.hosts),
+            Middleware(Origins, settings),
             Middleware(keys.Authentication, settings, open_paths, ring),
             Middleware(Announcement, batcher, lifetime),
             Middleware(Limits, settings),
@@ -212,7 +205,8 @@ def create(
     app.include_router(normalizing.router(settings, normalizer, terminology, batcher, finders))
     app.include_router(normalizing.annotation_router(settings, normalizer, batcher))
     app.include_router(reviewing.router(settings, store, normalizer, terminology, finders))
-    app.include_router(fhir.router(store, normalizer.index))
+    app.include_router(reconciling.router(settings, normalizer, terminology, batcher, finders))
+    app.include_router(fhir.router(store, normalizer.index, settings))
     if store is not None:
         app.include_router(reviewing.memory_router(settings, store))
     _operation(app, lifetime, normalizer, figures)
@@ -252,73 +246,11 @@ def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures
         return app.openapi()
 
     @app.get("/docs", include_in_schema=False)
-    async def docs(_: Request) -> HTMLResponse:
-        return HTMLResponse(reference_page(app.openapi()), headers={"Content-Security-Policy": POLICY})
+    async def docs() -> Response:
+        return pages.respond(*pages.reference(app.openapi()))
 
 
 def page_paths() -> set[str]:
     """Return the paths of the review page's files; none where there is no page."""
     files = [path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*") if path.is_file()]
     return {"/", *(f"/{name}" for name in files)} if "index.html" in files else set()
-
-
-METHODS = ("get", "post", "put", "patch", "delete")
-STYLE = (
-    "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
-    "h2{margin-top:2.5rem;border-top:1px solid;padding-top:1rem}code,pre{font-family:ui-monospace,monospace}"
-    "pre{overflow:auto;padding:.75rem;border:1px solid}table{border-collapse:collapse}"
-    "td,th{text-align:left;vertical-align:top;padding:.2rem .8rem .2rem 0}"
-)
-_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; frame-ancestors 'none'"
-
-
-def reference_page(document: Mapping[str, Any]) -> str:
-    """Return the page of an OpenAPI document, as HTML."""
-    info = document["info"]
-    parts = [
-        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
-        f"<p>{escape(info.get('description', ''))} The same for programs: <a href='openapi.json'>openapi.json</a>.</p>",
-    ]
-    for path, operations in document["paths"].items():
-        for method in METHODS:
-            if method in operations:
-                parts.append(_operation_html(method, path, operations[method], document))
-    title = escape(info["title"])
-    head = f"<meta charset=utf-8><meta name=viewport content='width=device-width'><title>{title}</title>"
-    return f"<!doctype html><html lang=en><head>{head}<style>{STYLE}</style></head><body>{''.join(parts)}</body></html>"
-
-
-def _operation_html(method: str, path: str, operation: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    parts = [f"<h2><code>{method.upper()} {escape(path)}</code></h2>"]
-    parts.append(f"<p>{escape(operation.get('description') or operation.get('summary', ''))}</p>")
-    rows = [
-        (one["name"], one["in"] + (", required" if one.get("required") else ""), one.get("description", ""))
-        for one in operation.get("parameters", ())
-    ]
-    schema = _schema(operation.get("requestBody", {}), document)
-    for name, field in schema.get("properties", {}).items():
-        required = ", required" if name in schema.get("required", ()) else ""
-        rows.append((name, "body" + required, field.get("description", "")))
-    if rows:
-        parts += ["<table>", *map(_row, rows), "</table>"]
-    for example in schema.get("examples", ()):
-        parts.append(f"<pre>{escape(json.dumps(example, indent=1, ensure_ascii=False))}</pre>")
-    responses = operation.get("responses", {})
-    answers = [(status, "", one.get("description", "")) for status, one in responses.items()]
-    fields = _schema(responses.get("200", {}), document).get("properties", {})
-    answers += [(name, "200", field.get("description", "")) for name, field in fields.items()]
-    parts += ["<details><summary>Answers</summary><table>", *map(_row, answers), "</table></details>"]
-    return "".join(parts)
-
-
-def _row(cells: tuple[str, str, str]) -> str:
-    name, kind, text = (escape(str(cell)) for cell in cells)
-    return f"<tr><td><code>{name}</code></td><td>{kind}</td><td>{text}</td></tr>"
-
-
-def _schema(sent: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a body or an answer of JSON, that of its own document if it is a reference."""
-    schema: Mapping[str, Any] = sent.get("content", {}).get("application/json", {}).get("schema", {})
-    place = schema.get("$ref", "").removeprefix("#/").split("/")
-    return functools.reduce(operator.getitem, place, document) if "$ref" in schema else schema

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from alphita.errors import AlphitaError, InputError, UsageError
 
 FHIR_JSON = "application/fhir+json"
+# Fields of one query or form.
+MAX_FIELDS = 1_000
+FORM = "application/x-www-form-urlencoded"
 # HTTP status -> code of an OperationOutcome's issue (FHIR: http://hl7.org/fhir/issue-type).
 ISSUES = {
     401: "login",
@@ -66,14 +70,25 @@ class Refusal(Exception):
         return headers
 
 
+class Fault(Refusal):
+    """A refusal whose code is an issue type of FHIR."""
+
+    def __init__(self, code: str, message: str, status: int = 400) -> None:
+        super().__init__(status, code, message)
+
+
+def outcome(refusal: Refusal) -> dict[str, Any]:
+    """Return a refusal as FHIR's OperationOutcome."""
+    code = refusal.code if isinstance(refusal, Fault) else ISSUES.get(refusal.status, "exception")
+    issue = {"severity": "error", "code": code, "details": {"text": refusal.message}, "diagnostics": refusal.message}
+    return {"resourceType": "OperationOutcome", "issue": [issue]}
+
+
 def respond(path: str, refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for a refusal, in the shape that the path has."""
     headers = {**refusal.headers(), **(headers or {})}
-    content: dict[str, Any]
     if path == "/fhir" or path.startswith("/fhir/"):
-        issue = {"severity": "error", "code": ISSUES.get(refusal.status, "exception"), "diagnostics": refusal.message}
-        content = {"resourceType": "OperationOutcome", "issue": [issue]}
-        media = FHIR_JSON
+        content, media = outcome(refusal), FHIR_JSON
     else:
         content = {"error": {"code": refusal.code, "message": refusal.message, "field": refusal.field}}
         media = "application/json"
@@ -116,6 +131,14 @@ def client_of(scope: Scope) -> str:
 def media_type(request: Request) -> str:
     """Return the media type of a request's body, without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def pairs_of(text: str) -> list[tuple[str, str]]:
+    """Return names and values of a query or a form."""
+    try:
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise Refusal(422, "too_many", f"more than {MAX_FIELDS:,} fields") from None
 
 
 def refusal_of(error: AlphitaError) -> Refusal:

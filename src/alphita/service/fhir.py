@@ -1,4 +1,4 @@
-"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5, JSON only: capabilities and operations.
+"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5, JSON only: capabilities, operations and batches of them.
 
 Specification: http://hl7.org/fhir/R4/terminology-service.html and http://hl7.org/fhir/R5/terminology-service.html.
 """
@@ -6,106 +6,45 @@ Specification: http://hl7.org/fhir/R4/terminology-service.html and http://hl7.or
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 
-from alphita import __version__, clock
+from alphita import __version__, clock, textio
 from alphita.index.store import Index
 from alphita.review import files
 from alphita.review.memory import FinalMappings
 from alphita.review.store import ReviewStore
-from alphita.service import fhir_codes, fhir_translate, keys
-from alphita.service.concepts import Finder
-from alphita.service.failures import media_type
-from alphita.service.fhir_codes import (
+from alphita.service import fhir_batch, fhir_codes, fhir_expand, fhir_translate, keys
+from alphita.service.failures import FORM, Fault, media_type, pairs_of
+from alphita.service.fhir_batch import Pairs
+from alphita.service.fhir_parameters import (
     COMPLEX,
     JSON_TYPES,
     MEDIA_TYPE,
     MEMBERS,
-    Fault,
     Release,
     Values,
-    from_query,
-    from_resource,
-    outcome,
+    answered,
     parameter,
+    values_of,
 )
+from alphita.service.settings import Settings
 
 VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
+RELEASES: tuple[Release, ...] = get_args(Release)
 DEFINITIONS = "http://hl7.org/fhir/OperationDefinition"
 CONCEPT_MAP, CODE_SYSTEM, VALUE_SET = "ConceptMap", "CodeSystem", "ValueSet"
-# By resource: the operations, in the order of the alphabet.
-OPERATIONS = {
-    CODE_SYSTEM: ("lookup", "validate-code"),
-    CONCEPT_MAP: ("translate",),
-    VALUE_SET: ("expand", "validate-code"),
-}
 DESCRIPTION = "Alphita: reviewed mappings ($translate), and the concepts of an index"
-
-
-def statement(release: Release, date: str) -> dict[str, Any]:
-    """Return the CapabilityStatement; date: since when it holds, as FHIR writes it."""
-    operations = {
-        kind: [{"name": name, "definition": f"{DEFINITIONS}/{kind}-{name}"} for name in names]
-        for kind, names in OPERATIONS.items()
-    }
-    return {
-        "resourceType": "CapabilityStatement",
-        **_common(date),
-        "fhirVersion": VERSIONS[release],
-        "format": ["json", MEDIA_TYPE],
-        "rest": [
-            {"mode": "server", "resource": [{"type": kind, "operation": listed} for kind, listed in operations.items()]}
-        ],
-    }
-
-
-def terminology(index: Index, release: Release, date: str) -> dict[str, Any]:
-    """Return the TerminologyCapabilities: the code systems that the index has concepts of, and how it answers."""
-    systems = []
-    for prefix in fhir_codes.prefixes_of(index):
-        system: dict[str, Any] = {"uri": files.coding_of(f"{prefix}:0")[0], "subsumption": False}
-        if version := fhir_codes.version_of(index, prefix):
-            system["version"] = [{"code": version, "isDefault": True}]
-        # An index may be of a part of a system.
-        systems.append(system | ({"content": "fragment"} if release == "r5" else {}))
-    return {
-        "resourceType": "TerminologyCapabilities",
-        **_common(date),
-        "codeSystem": sorted(systems, key=lambda system: str(system["uri"])),
-        "expansion": {
-            "hierarchical": False,
-            "paging": True,
-            "incomplete": False,
-            "parameter": [{"name": name} for name in fhir_codes.FOLLOWED],
-            "textFilter": "the concepts that the text finds as it is typed, the best first",
-        },
-        "validateCode": {"translations": True},
-        "translation": {"needsMap": False},
-    }
-
-
-def _common(date: str) -> dict[str, Any]:
-    return {
-        "status": "active",
-        "date": date,
-        "kind": "instance",
-        "software": {"name": "Alphita", "version": __version__},
-        "implementation": {"description": DESCRIPTION},
-    }
-
-
-RELEASES: tuple[Release, ...] = get_args(Release)
-# The system of the examples.
-HPO = "http://human-phenotype-ontology.org"
+NOTHING = "this service does not have that: /fhir/r4/metadata and /fhir/r5/metadata list what it has"
+# Of the examples.
+HPO, SEIZURE = "http://human-phenotype-ontology.org", "HP:0001250"
 # What a client may accept that JSON answers.
 ACCEPTED = (*JSON_TYPES, "*/*", "application/*", "text/*")
-STATEMENT_FAULTS, OPERATION_FAULTS = (400, 406), (400, 401, 403, 404, 406, 415, 422, 429, 503)
+OPEN_FAULTS, FAULTS = (400, 406), (400, 401, 403, 404, 406, 413, 415, 422, 429, 503)
 FORMAT = {
     "name": "_format",
     "in": "query",
@@ -122,101 +61,230 @@ class FhirJson(JSONResponse):
     media_type = MEDIA_TYPE
 
 
-def router(store: ReviewStore | None, index: Index) -> APIRouter:
+class Operation(NamedTuple):
+    """An operation: its answer, its parameters by type, an example, and the parameters that may be repeated."""
+
+    answer: Callable[[Values], dict[str, Any]]
+    known: dict[str, str]
+    example: dict[str, str]
+    repeated: tuple[str, ...] = ()
+
+
+class Server:
+    """Answers the requests of one release, whether they come by themselves or in a batch."""
+
+    def __init__(self, release: Release, store: ReviewStore | None, index: Index) -> None:
+        self.release, self.index, self._store = release, index, store
+        self._settled = FinalMappings(store.path) if store is not None else None
+        self._started = clock.now().isoformat(timespec="seconds")
+        look_up = partial(fhir_codes.look_up, index, release=release)
+        validate = partial(fhir_codes.validate, index, release=release)
+        a_map = {"r4": ("system", "code"), "r5": ("sourceSystem", "sourceCode")}[release]
+        self.operations = {
+            f"{CODE_SYSTEM}/$lookup": Operation(
+                look_up, fhir_codes.LOOKUP, {"system": HPO, "code": SEIZURE}, fhir_codes.LOOKUP_REPEATED
+            ),
+            f"{CODE_SYSTEM}/$subsumes": Operation(
+                partial(fhir_codes.subsumes, index),
+                fhir_codes.SUBSUMES,
+                {"system": HPO, "codeA": "HP:0012638", "codeB": SEIZURE},
+            ),
+            f"{CODE_SYSTEM}/$validate-code": Operation(
+                partial(validate, of_set=False),
+                fhir_codes.OF_SYSTEM,
+                {"url": HPO, "code": SEIZURE, "display": "Seizure"},
+            ),
+            f"{CONCEPT_MAP}/$translate": Operation(
+                self._translated,
+                fhir_translate.KNOWN,
+                dict(zip(a_map, ("http://lab.example/codes", "L1"), strict=True)),
+                fhir_translate.REPEATED,
+            ),
+            f"{VALUE_SET}/$expand": Operation(
+                partial(fhir_expand.expand, index), fhir_expand.EXPAND, {"url": HPO, "filter": "seiz"}
+            ),
+            f"{VALUE_SET}/$validate-code": Operation(
+                partial(validate, of_set=True),
+                fhir_codes.OF_SET,
+                {"url": f"{HPO}?fhir_vs", "system": HPO, "code": SEIZURE},
+            ),
+        }
+
+    def ask(self, method: str, path: str, pairs: Pairs, resource: object = None) -> dict[str, Any]:
+        """Return the resource that answers a request for a path below the base; `resource` None: none was sent."""
+        if path == "metadata" and method == "GET":
+            return self._metadata(dict(pairs))
+        operation = self.operations.get(path)
+        if operation is None:
+            raise Fault("not-found", NOTHING, 404)
+        if method not in ("GET", "POST"):
+            raise Fault("not-supported", "operations are asked by GET or POST", 405)
+        given = values_of(pairs, resource if method == "POST" else None, operation.known, operation.repeated)
+        return operation.answer(given)
+
+    def _metadata(self, query: Mapping[str, str]) -> dict[str, Any]:
+        mode = query.get("mode", "full")
+        if mode not in MODES:
+            raise Fault("invalid", f"'mode' must be one of {', '.join(MODES)}")
+        return self._terminology() if mode == "terminology" else self._statement()
+
+    def _statement(self) -> dict[str, Any]:
+        """Return the CapabilityStatement."""
+        listed: dict[str, list[dict[str, str]]] = {}
+        for path in self.operations:
+            kind, _, name = path.partition("/$")
+            listed.setdefault(kind, []).append({"name": name, "definition": f"{DEFINITIONS}/{kind}-{name}"})
+        resources = [{"type": kind, "operation": operations} for kind, operations in listed.items()]
+        return {
+            "resourceType": "CapabilityStatement",
+            **self._common(),
+            "fhirVersion": VERSIONS[self.release],
+            "format": ["json", MEDIA_TYPE],
+            "rest": [{"mode": "server", "resource": resources, "interaction": [{"code": "batch"}]}],
+        }
+
+    def _terminology(self) -> dict[str, Any]:
+        """Return the TerminologyCapabilities: the code systems that the index has concepts of, and how it answers."""
+        systems = []
+        for prefix in fhir_codes.rows_of(self.index):
+            uri, _ = files.coding_of(f"{prefix}:0")
+            system: dict[str, Any] = {"uri": uri, "subsumption": fhir_codes.has_parents(self.index)}
+            if version := fhir_codes.version_of(self.index, prefix):
+                system["version"] = [{"code": version, "isDefault": True}]
+            # An index may be of a part of a system.
+            systems.append(system | ({"content": "fragment"} if self.release == "r5" else {}))
+        return {
+            "resourceType": "TerminologyCapabilities",
+            **self._common(),
+            "codeSystem": sorted(systems, key=lambda system: str(system["uri"])),
+            "expansion": {
+                "hierarchical": False,
+                "paging": True,
+                "incomplete": False,
+                "parameter": [{"name": name} for name in fhir_expand.FOLLOWED],
+                "textFilter": "the code, or words of which each begins a word of the same name; the best fit first",
+            },
+            "validateCode": {"translations": True},
+            "translation": {"needsMap": False},
+        }
+
+    def _common(self) -> dict[str, Any]:
+        return {
+            "status": "active",
+            "date": self._started,
+            "kind": "instance",
+            "software": {"name": "Alphita", "version": __version__},
+            "implementation": {"description": DESCRIPTION},
+        }
+
+    def _translated(self, values: Values) -> dict[str, Any]:
+        question = fhir_translate.question_of(values)
+        if self._store is None or self._settled is None:
+            raise Fault("not-found", "this service was started without a store of mappings (--mappings)", 404)
+        projects = [project.name for project in self._store.projects()]
+        found = fhir_translate.matches(self._settled, projects, question)
+        return fhir_translate.answer(found, question, self.release)
+
+
+def router(store: ReviewStore | None, index: Index, settings: Settings) -> APIRouter:
     """Return the routes."""
-    routes = APIRouter(prefix="/fhir", route_class=Route, tags=["FHIR"])
-    started = clock.now().isoformat(timespec="seconds")
+    routes = APIRouter(prefix="/fhir", tags=["FHIR"], dependencies=[Depends(_check_accepted)])
     for release in RELEASES:
-        _add(routes, release, store, index, started)
-    routes.add_api_route(
-        "/{path:path}", _nothing, methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False
-    )
+        _add(routes, Server(release, store, index), settings)
+    methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    for path in ("", "/{path:path}"):
+        routes.add_api_route(path, _nothing, methods=methods, include_in_schema=False)
     return routes
 
 
-def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: Index, started: str) -> None:
-    settled = FinalMappings(store.path) if store is not None else None
+class Sent(NamedTuple):
+    """Parameters of the query and of a form, and the resource in the body, not yet read."""
 
-    def metadata(request: Request) -> Response:
-        mode = request.query_params.get("mode", "full")
-        if mode not in MODES:
-            raise Fault("invalid", f"'mode' must be one of {', '.join(MODES)}")
-        if mode == "terminology":
-            return reply(terminology(index, release, started))
-        return reply(statement(release, started))
+    pairs: Pairs
+    body: bytes
 
-    def translated(values: Values) -> dict[str, Any]:
-        question = fhir_translate.question_of(values)
-        if store is None or settled is None:
-            raise Fault("not-found", "this service was started without a store of mappings (--mappings)", 404)
-        projects = [project.name for project in store.projects()]
-        return fhir_translate.answer(fhir_translate.matches(settled, projects, question), question, release)
-
-    finder = Finder(index)
-    routes.add_api_route(
-        f"/{release}/metadata",
-        metadata,
-        methods=["GET"],
-        summary=f"Capability statement, or terminology capabilities ({release.upper()})",
-        operation_id=f"fhir_{release}_metadata",
-        openapi_extra={"parameters": [MODE, FORMAT]},
-        responses=_documented(STATEMENT_FAULTS),
-        response_class=FhirJson,
-    )
-    of_map = {"r4": ("system", "code"), "r5": ("sourceSystem", "sourceCode")}[release]
-    a_map = dict(zip(of_map, ("http://lab.example/codes", "L1"), strict=True))
-    a_code = {"system": HPO, "code": "HP:0001250"}
-    in_system, in_set = {"url": HPO, "code": "HP:0001250", "display": "Seizure"}, {"url": f"{HPO}?fhir_vs", **a_code}
-    look_up = partial(fhir_codes.look_up, index, release=release)
-    validate, expand = partial(fhir_codes.validate, index, release=release), partial(fhir_codes.expand, index, finder)
-    for path, known, repeated, answered, example in (
-        (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated, a_map),
-        (f"{CODE_SYSTEM}/$lookup", fhir_codes.LOOKUP, fhir_codes.LOOKUP_REPEATED, look_up, a_code),
-        (f"{CODE_SYSTEM}/$validate-code", fhir_codes.OF_SYSTEM, (), partial(validate, of_set=False), in_system),
-        (f"{VALUE_SET}/$validate-code", fhir_codes.OF_SET, (), partial(validate, of_set=True), in_set),
-        (f"{VALUE_SET}/$expand", fhir_codes.EXPAND, (), expand, {"url": HPO, "filter": "seiz"}),
-    ):
-        _operation(routes, release, path, known, repeated, answered, example)
+    def resource(self) -> object:
+        """Return the resource; None: there is none."""
+        try:
+            return textio.json_value(self.body) if self.body else None
+        except ValueError:
+            raise Fault("structure", "the body is not JSON") from None
 
 
-def _operation(
-    routes: APIRouter,
-    release: Release,
-    path: str,
-    known: dict[str, str],
-    repeated: tuple[str, ...],
-    answered: Callable[[Values], dict[str, Any]],
-    example: dict[str, str],
-) -> None:
-    def get(request: Request) -> Response:
-        return reply(answered(from_query(request.query_params.multi_items(), known, repeated)))
+async def _sent(request: Request) -> Sent:
+    pairs, body = request.query_params.multi_items(), await request.body()
+    kind = media_type(request)
+    if kind == FORM:
+        return Sent(pairs + pairs_of(body.decode("utf-8", "replace")), b"")
+    if body and kind not in JSON_TYPES:
+        raise Fault("not-supported", f"the body must be {MEDIA_TYPE}, or {FORM}", 415)
+    return Sent(pairs, body)
 
-    def post(request: Request, body: bytes = Depends(_resource)) -> Response:
-        return reply(answered(from_resource(body, known, repeated)))
 
-    name = path.lower().replace("/$", "_").replace("-", "_")
+def _add(routes: APIRouter, server: Server, settings: Settings) -> None:
+    release = server.release
+
+    def add(path: str, endpoint: Callable[..., Response], name: str, summary: str, **more: Any) -> None:  # noqa: ANN401
+        routes.add_api_route(
+            f"/{release}{path}",
+            endpoint,
+            operation_id=f"fhir_{release}_{name}",
+            summary=f"{summary} ({release.upper()})",
+            response_class=FhirJson,
+            **more,
+        )
+
+    def got(path: str) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            return FhirJson(server.ask("GET", path, request.query_params.multi_items()))
+
+        return answer
+
+    def posted(path: str) -> Callable[[Sent], Response]:
+        def answer(sent: Sent = Depends(_sent)) -> Response:
+            return FhirJson(server.ask("POST", path, sent.pairs, sent.resource()))
+
+        return answer
+
+    def batch(sent: Sent = Depends(_sent)) -> Response:
+        answers = fhir_batch.answer(sent.resource(), f"/fhir/{release}", server.ask, settings)
+        return Response(answers, media_type=MEDIA_TYPE)
+
+    described: dict[str, Any] = {"parameters": [MODE, FORMAT]}
+    summary = "Capability statement, or terminology capabilities"
+    add("/metadata", got("metadata"), "metadata", summary, openapi_extra=described, responses=_documented(OPEN_FAULTS))
+    asked: dict[str, Any] = {"responses": _documented(FAULTS), "dependencies": [Depends(keys.reviewer)]}
+    example = {"method": "GET", "url": f"{CODE_SYSTEM}/$lookup?system={HPO}&code={SEIZURE}"}
+    bundle = {"resourceType": "Bundle", "type": "batch", "entry": [{"request": example}]}
+    described = {"parameters": [FORMAT], "requestBody": _body(bundle)}
+    for path in ("", "/"):
+        shown = {"include_in_schema": not path, "methods": ["POST"], "openapi_extra": described}
+        add(path, batch, f"batch{path}", "Batch of requests", **shown, **asked)
+    for path, operation in server.operations.items():
+        name = path.lower().replace("/$", "_").replace("-", "_")
+        by_get, by_post = _described(operation)
+        add(f"/{path}", got(path), f"{name}_get", path, methods=["GET"], openapi_extra=by_get, **asked)
+        add(f"/{path}", posted(path), f"{name}_post", path, methods=["POST"], openapi_extra=by_post, **asked)
+
+
+def _described(operation: Operation) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what OpenAPI says of an operation by GET and by POST."""
+    example = operation.example
     queried = [
         {"name": one, "in": "query", "schema": {"type": kind if kind in ("boolean", "integer") else "string"}}
         | ({"example": example[one]} if one in example else {})
-        for one, kind in known.items()
+        for one, kind in operation.known.items()
         if kind not in COMPLEX
     ]
-    given = [parameter(one, **{MEMBERS[known[one]][0]: value}) for one, value in example.items()]
-    body = {"schema": {"type": "object"}, "example": {"resourceType": "Parameters", "parameter": given}}
-    content = dict.fromkeys((MEDIA_TYPE, "application/json"), body)
-    posted = {"parameters": [FORMAT], "requestBody": {"content": content, "required": True}}
-    for endpoint, extra in ((get, {"parameters": [*queried, FORMAT]}), (post, posted)):
-        routes.add_api_route(
-            f"/{release}/{path}",
-            endpoint,
-            methods=[endpoint.__name__.upper()],
-            summary=f"{path} ({release.upper()})",
-            operation_id=f"fhir_{release}_{name}_{endpoint.__name__}",
-            openapi_extra=extra,
-            responses=_documented(OPERATION_FAULTS),
-            dependencies=[Depends(keys.reviewer)],
-            response_class=FhirJson,
-        )
+    given = [parameter(one, **{MEMBERS[operation.known[one]][0]: value}) for one, value in example.items()]
+    body = _body(answered(*given))
+    body["content"][FORM] = {"schema": {"type": "object"}, "example": example}
+    return {"parameters": [*queried, FORMAT]}, {"parameters": [FORMAT], "requestBody": body}
+
+
+def _body(example: dict[str, Any]) -> dict[str, Any]:
+    shown = {"schema": {"type": "object"}, "example": example}
+    return {"content": {MEDIA_TYPE: shown, "application/json": shown}, "required": True}
 
 
 def _documented(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
@@ -225,43 +293,15 @@ def _documented(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
     return dict.fromkeys(statuses, said)
 
 
-async def _resource(request: Request) -> bytes:
-    if media_type(request) not in JSON_TYPES:
-        raise Fault("not-supported", f"the body must be {MEDIA_TYPE}", 415)
-    return await request.body()
-
-
-def _nothing(path: str) -> Response:
-    operations = ", ".join(f"{kind}/${name}" for kind, names in OPERATIONS.items() for name in names)
-    raise Fault("not-found", f"this service has metadata, {operations}, under /fhir/r4 and /fhir/r5", 404)
-
-
-class Route(APIRoute):
-    """A route that answers its own faults with an OperationOutcome; all other errors are answered by `failures`."""
-
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        handle = super().get_route_handler()
-
-        async def answered(request: Request) -> Response:
-            try:
-                _check_accepted(request)
-                return await handle(request)
-            except Fault as fault:
-                return reply(outcome(fault.code, fault.text), fault.status)
-
-        return answered
-
-
-def reply(resource: dict[str, Any], status: int = 200) -> Response:
-    """Return a resource as the answer."""
-    return FhirJson(resource, status)
+def _nothing() -> Response:
+    raise Fault("not-found", NOTHING, 404)
 
 
 def _check_accepted(request: Request) -> None:
     # A plus sign that was not escaped arrives as a space.
     asked = request.query_params.get("_format", "").strip().replace(" ", "+")
     wanted = asked or request.headers.get("accept") or "*/*"
-    release = next((one for one in RELEASES if f"/fhir/{one}/" in request.url.path), None)
+    release = next((one for one in RELEASES if f"{request.url.path}/".startswith(f"/fhir/{one}/")), None)
     version = VERSIONS[release].rpartition(".")[0] if release is not None else ""
     if not any(_is_answered(kind.lower(), version) for kind in wanted.split(",")):
         raise Fault("not-supported", f"this service answers in {MEDIA_TYPE} only, here of FHIR {version}", 406)

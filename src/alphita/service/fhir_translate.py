@@ -17,7 +17,8 @@ from alphita.mappings.formats import fhir_r4, fhir_r5
 from alphita.mappings.record import REVIEWED
 from alphita.review import files
 from alphita.review.memory import FinalMapping, FinalMappings
-from alphita.service.fhir_codes import Fault, Release, Values, coding, one, parameter, types_of
+from alphita.service.failures import Fault
+from alphita.service.fhir_parameters import Release, Values, answered, coding, one, parameter, types_of
 
 KNOWN = types_of(
     "url:uri conceptMap:ConceptMap conceptMapVersion:string code:code system:uri version:string source:uri "
@@ -190,7 +191,7 @@ def answer(found: Iterable[Match], question: Question, release: Release) -> dict
         entries.append(parameter("message", valueString=why))
         if nil and release == "r5":
             result.update(_extensions(nil))
-    return {"resourceType": "Parameters", "parameter": [*entries, *matches]}
+    return answered(*entries, *matches)
 
 
 def _parts(match: Match, question: Question, release: Release) -> list[dict[str, Any]]:

@@ -11,11 +11,12 @@ import re
 import resource
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -217,6 +218,13 @@ SECURITY = {
 }
 SAFE = ("GET", "HEAD", "OPTIONS")
 OWN_PAGES = ("same-origin", "none")
+# Of CORS: keys go in a header of their own, never as a browser's credentials.
+SHARED = {"Vary": "Origin", "Access-Control-Expose-Headers": "Retry-After, X-Request-Id"}
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, HEAD, POST",
+    "Access-Control-Allow-Headers": "Accept, Authorization, Content-Type, Prefer",
+    "Access-Control-Max-Age": "600",
+}
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+))(?::\d+)?")
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -229,22 +237,38 @@ def secure(message: Message) -> None:
 
 
 class Origins(Gate):
-    """A middleware that refuses what another site's page sends."""
+    """A middleware that refuses what another site's page sends, unless its origin is allowed (CORS)."""
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         super().__init__(app)
-        self._hosts = {host.lower() for host in hosts}
+        self._hosts = {host.lower() for host in settings.hosts}
+        self._origins = {*settings.origins}
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the app answer what its own pages, or no page, ask under one of its names."""
+        """Let the app answer what its own pages, allowed ones, or no page, ask under one of its names."""
         headers = Headers(scope=scope)
         host, site, origin = headers.get("host", ""), headers.get("sec-fetch-site"), headers.get("origin")
         if self._hosts and _name(host) not in self._hosts:
             raise Refusal(403, "wrong_host", "this host name is not allowed; add it with --allow-host")
+        if origin is not None and origin in self._origins:
+            await self._share(scope, receive, send, origin)
+            return
         is_own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
         if scope["method"] not in SAFE and not (is_own if site is None else site in OWN_PAGES):
-            raise Refusal(403, "other_site", "another site's page may not change anything here")
+            problem = "another site's page may not send anything here, unless --allow-origin names its origin"
+            raise Refusal(403, "other_site", problem)
         await self.app(scope, receive, send)
+
+    async def _share(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
+        """Answer an allowed origin so that its page may read it; a preflight is answered without a key."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(SHARED | {"Access-Control-Allow-Origin": origin})
+            await send(message)
+
+        is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in Headers(scope=scope)
+        await (Response(status_code=204, headers=PREFLIGHT) if is_preflight else self.app)(scope, receive, sending)
 
 
 def _name(host: str) -> str:

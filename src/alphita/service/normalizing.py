@@ -25,7 +25,7 @@ from alphita.mappings.record import Decision, Method
 from alphita.review.database import Unknown
 from alphita.service import concepts
 from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, QueueFull, tokens
-from alphita.service.concepts import Finders, FoundConcept, Narrowed
+from alphita.service.concepts import EVERYTHING, Finder, Finders, FoundConcept, Narrowed
 from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
@@ -36,7 +36,7 @@ JSON = "application/json"
 VECTOR_DECIMALS = 7
 _SURROGATE = re.compile("[\ud800-\udfff]")
 ERRORS = documented(401, 403, 408, 413, 415, 422, 429, 500, 503, 504)
-ASKED_TOGETHER = ("/normalize", "/embed")
+ASKED_TOGETHER = ("/normalize", "/embed", "/reconcile")
 
 _CANDIDATE = tuple(Candidate.__dataclass_fields__)
 _candidate_values = attrgetter(*_CANDIDATE)
@@ -306,10 +306,7 @@ def router(
             narrowed = finders.narrowed(project, narrowed)
         except Unknown as error:
             raise Refusal(404, "unknown_project", str(error), field="project") from None
-        vector = None
-        if finder.needs_vector(q):
-            vector = (await ask(batcher, request, EncodeKind(), [Question(q)]))[0]
-        found = await run_in_threadpool(finder.find, q, top, vector, narrowed)
+        found = await find(batcher, request, finder, q, top, narrowed)
         return Response(to_json({"concepts": found}), media_type=JSON)
 
     @routes.get("/concepts/{identifier:path}", response_model=concepts.Concept, responses=documented(404))
@@ -339,6 +336,19 @@ def annotation_router(settings: Settings, normalizer: Normalizer, batcher: Batch
         return Response(b'{"results":[' + b",".join(found) + b"]}", media_type=JSON)
 
     return routes
+
+
+async def find(
+    batcher: Batcher[Question, Any],
+    request: Request,
+    finder: Finder,
+    typed: str,
+    top: int,
+    narrowed: Narrowed = EVERYTHING,
+) -> list[FoundConcept]:
+    """Return the concepts that are found by what was typed, best first."""
+    vector = (await ask(batcher, request, EncodeKind(), [Question(typed)]))[0] if finder.needs_vector(typed) else None
+    return await run_in_threadpool(finder.find, typed, top, vector, narrowed)
 
 
 async def ask(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,8 @@ from alphita import options
 from alphita.errors import UsageError
 from alphita.options import HOW, option
 
+# As browsers send it: lower case, no path, no port that is the scheme's own.
+_ORIGIN = re.compile(r"(?!http://.*:80$|https://.*:443$)https?://([a-z0-9._-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?")
 MIB = 2**20
 WHO, HOW_MUCH = "Access", "Limits"
 
@@ -23,6 +26,13 @@ class Settings:
     port: int = option(8080, least=0, most=65_535, help="Port; 0: any free one.")
     hosts: tuple[str, ...] = option(
         (), "--allow-host", panel=WHO, help="Host name that clients may use for this server; repeatable."
+    )
+    origins: tuple[str, ...] = option(
+        (),
+        "--allow-origin",
+        metavar="ORIGIN",
+        panel=WHO,
+        help="Origin whose web pages may use this server, e.g. http://127.0.0.1:3333 for OpenRefine; repeatable.",
     )
     keys: Path | None = option(
         None, panel=WHO, help="File of API keys, one reviewer per key: lines of name, tab, SHA-256, tab, expiry date."
@@ -85,6 +95,11 @@ class Settings:
                 f"listening on {self.host} would let other machines in, and it could not be known who they are; "
                 "give --keys FILE (make one by --new-key NAME), or --trust-user-header NAME behind a proxy"
             )
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise UsageError(
+                    f"{origin!r} is not the origin of a page; write it as http://127.0.0.1:3333 or https://example.org"
+                )
         for network in self.proxies:
             try:
                 ipaddress.ip_network(network)
