@@ -208,13 +208,15 @@ def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
     digest = hashlib.blake2b(digest_size=16)
 
     def texts(bar: progress.Bar) -> Iterator[str]:
-        for row in job.table.rows():
+        number = 0
+        for number, row in enumerate(job.table.rows(), 1):
             for text in (row.mention, row.context):
                 if text is not None and any(bracket in text for bracket in CLOSING_BRACKETS):
                     digest.update(json.dumps(text).encode())
                     yield text
-            if row.number % PROGRESS_ROWS == 0:
+            if number % PROGRESS_ROWS == 0:
                 bar.advance(PROGRESS_ROWS)
+        bar.advance(number % PROGRESS_ROWS)
 
     with progress.bar("Looking for abbreviations", unit="rows") as bar:
         normalizer.prepare(texts(bar))
