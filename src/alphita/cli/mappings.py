@@ -112,6 +112,8 @@ def _write(
     input_, part, rejects, private = files
     count = 0
     held: Sequence[Mapping] = ()
+    # An error of use comes before anything is read; whether codes are named is known afterwards.
+    writer.begin(replace(header, is_coded=True))
     read = chunks(reader.read(input_, header, rejects), CHUNK)
     first = next(read, [])
     facts: dict[str, TargetInfo] = {}

@@ -299,7 +299,8 @@ def _kept(mappings: Iterable[Mapping]) -> sqlite3.Connection:
     kept = sqlite3.connect("")
     fields = attrgetter(*COLUMNS)
     packed = (
-        (json.dumps([mapping.mention_code or "", mapping.mention]), json.dumps(fields(mapping))) for mapping in mappings
+        (json.dumps([mapping.mention_code or "", mapping.mention]), json.dumps(fields(mapping)))
+        for mapping in _told_apart(mappings)
     )
     try:
         kept.execute("CREATE TABLE mapping (key TEXT, fields TEXT)")
@@ -308,6 +309,17 @@ def _kept(mappings: Iterable[Mapping]) -> sqlite3.Connection:
         kept.close()
         raise
     return kept
+
+
+def _told_apart(mappings: Iterable[Mapping]) -> Iterator[Mapping]:
+    """Yield mappings; of several vocabularies, one code may be that of two: it has a prefix in all but the first."""
+    first = None
+    for mapping in mappings:
+        first = first or mapping.mention_vocabulary
+        if mapping.mention_code and mapping.mention_vocabulary not in (None, first):
+            yield replace(mapping, mention_code=f"{mapping.mention_vocabulary}:{mapping.mention_code}")
+        else:
+            yield mapping
 
 
 def _grouped(kept: sqlite3.Connection) -> Iterator[tuple[tuple[str, str], dict[int, list[Mapping]]]]:
