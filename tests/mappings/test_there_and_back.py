@@ -27,7 +27,6 @@ EXTRAS = {
     "assignedReviewer": ["cy", ""],
     "mappingStatus": ["AUTO_MAPPED", "INVALID_TARGET", ""],
     "equivalence": ["EQUIVALENT", "subsumes", "equal", ""],
-    "relationship": ["related-to", ""],
     "domainId": ["Condition", ""],
     "predicate_id": ["owl:equivalentClass", "rdfs:subClassOf", "skos:mappingRelation", "oboInOwl:hasDbXref", ""],
     "mapping_justification": ["semapv:MappingChaining", "semapv:LexicalMatching", ""],

@@ -30,6 +30,7 @@ from alphita.errors import UsageError
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import DEPTH, EXACT, LETTERS, How
 from alphita.index.store import Index
+from alphita.mappings.record import Decision
 from alphita.mention.abbreviations import Abbreviations
 from alphita.mention.assertion import SAYS_NOTHING, SEVERAL
 from alphita.mention.reader import Mention
@@ -354,7 +355,7 @@ class Normalizer:
             assert self.thresholds is not None
             decisions = self.thresholds.decide(answers.confidence, answers.nil, vetoed)
             # Of a mention of several names each is there, though no concept is all of it.
-            known = {**dict.fromkeys(SAYS_NOTHING, NIL), SEVERAL: REVIEW}
+            known: dict[str, Decision] = {**dict.fromkeys(SAYS_NOTHING, NIL), SEVERAL: REVIEW}
             decisions = [
                 known.get(doubt, one) if one == NIL or doubt in SAYS_NOTHING else one
                 for doubt, one in zip(doubts, decisions, strict=True)

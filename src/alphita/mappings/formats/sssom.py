@@ -49,19 +49,15 @@ HOLDS = ("set_id", "version", "licence", "date", "tool", "source_version", "sour
 
 # In the order of the specification's table.
 SLOTS = (
-    *("subject_id", "subject_label", "predicate_id", "predicate_modifier", "object_id", "object_label"),
-    *("mapping_justification", "reviewer_label", "subject_type", "object_source", "review_date", "confidence"),
-    *("match_string", "similarity_score", "similarity_measure", "comment"),
-)
-# Those that no field of a mapping stands for.
-FURTHER_SLOTS = (
-    *("record_id", "subject_category", "predicate_label", "object_category", "author_id", "author_label"),
-    *("reviewer_id", "creator_id", "creator_label", "license", "subject_source", "subject_source_version"),
-    *("object_type", "object_source_version", "predicate_type", "mapping_provider", "mapping_source"),
-    *("mapping_cardinality", "cardinality_scope", "mapping_tool", "mapping_tool_id", "mapping_tool_version"),
-    *("mapping_date", "publication_date", "reviewer_agreement", "curation_rule", "curation_rule_text"),
-    *("subject_match_field", "object_match_field", "subject_preprocessing", "object_preprocessing", "see_also"),
-    *("issue_tracker_item", "other"),
+    *("record_id", "subject_id", "subject_label", "subject_category", "predicate_id", "predicate_label"),
+    *("predicate_modifier", "object_id", "object_label", "object_category", "mapping_justification", "author_id"),
+    *("author_label", "reviewer_id", "reviewer_label", "creator_id", "creator_label", "license", "subject_type"),
+    *("subject_source", "subject_source_version", "object_type", "object_source", "object_source_version"),
+    *("predicate_type", "mapping_provider", "mapping_source", "mapping_cardinality", "cardinality_scope"),
+    *("mapping_tool", "mapping_tool_id", "mapping_tool_version", "mapping_date", "publication_date", "review_date"),
+    *("confidence", "reviewer_agreement", "curation_rule", "curation_rule_text", "subject_match_field"),
+    *("object_match_field", "match_string", "subject_preprocessing", "object_preprocessing", "similarity_score"),
+    *("similarity_measure", "see_also", "issue_tracker_item", "other", "comment"),
 )
 # Those of CURIEs.
 ENTITIES = (
@@ -134,16 +130,16 @@ def finish(header: Header, part: Path, out: Path) -> None:
     """Sort the rows, write metadata and each distinct row aside, rename, remove the part, and tell of repeats."""
     import polars as pl
 
-    schema = dict.fromkeys((*SLOTS, *FURTHER_SLOTS), pl.String)
+    schema = dict.fromkeys(SLOTS, pl.String)
     rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
     written = len(rows)
-    rows = rows.fill_null("").unique().sort(list(schema))
+    rows = rows.fill_null("").unique().sort(SLOTS)
     common = {name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]}
     used = sorted({prefix for name in ENTITIES for prefix in prefixes_in(rows[name])})
     needed = ("subject_label", "predicate_id", "object_id", "mapping_justification")
     columns = [
         name
-        for name in schema
+        for name in SLOTS
         if name not in common and ((rows[name] != "").any() or (not len(rows) and name in needed))
     ]
     header = _identified(header, rows, out)
@@ -194,7 +190,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 def said(path: Path, header: Header) -> Header:
     """Return a header with a file's metadata, where it says nothing yet."""
     file = SssomFile.open(path)
-    known = {attribute: file.metadata.get(slot, "") for slot, attribute in OF_THE_SET.items()}
+    known: dict[str, Any] = {attribute: file.metadata.get(slot, "") for slot, attribute in OF_THE_SET.items()}
     with contextlib.suppress(UsageError):
         known["date"] = day_of(file.metadata.get("mapping_date", ""))
     if tool := file.metadata.get("mapping_tool"):
@@ -255,7 +251,7 @@ def _slots(header: Header, mapping: Mapping) -> dict[str, str]:
         _curies.uri(header, mapping.concept_id.partition(":")[0])
     source = f"{header.target_system}:" if mapping.concept_id is None and header.target_system else ""
     own = _own_slots(mapping, _subject(header, mapping), source)
-    return _fields.overlaid(own, mapping, (*SLOTS, *FURTHER_SLOTS), lambda slots: _mapping(slots, 1))
+    return _fields.overlaid(own, mapping, SLOTS, lambda slots: _mapping(slots, 1))
 
 
 def _own_slots(mapping: Mapping, subject: str, source: str) -> dict[str, str]:
