@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from alphita import textio
+from alphita.answer.decision import Thresholds
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import Normalizer
 from alphita.mention import assertion
@@ -85,9 +86,8 @@ def test_what_is_doubtful_is_for_review(normalizer, cue):
 def test_two_names_are_for_review_and_neither_accepted_as_one_nor_nil(normalizer, join):
     first, second = normalizer.index.concept(0).name, normalizer.index.concept(9).name
     # Whatever can be NIL is.
-    lenient = Normalizer(
-        normalizer.index, encoder=normalizer._encoder, calibration=normalizer.calibration, nil_error=1.0
-    )
+    lenient = Normalizer(normalizer.index, encoder=normalizer._encoder, calibration=normalizer.calibration, error=0.1)
+    lenient.thresholds = Thresholds(2.0, 0.0)
     for answering in (normalizer, lenient):
         found, other = answering.normalize([first + join + second, "quite another thing"])
         assert found.decision == "review"

@@ -117,16 +117,16 @@ def overlaid(
         read: returns the mapping of such cells.
     """
     extras = {name: text for name, text in mapping.extras.items() if name in names}
-    least = _differing(mapping, read(own)) if extras else set()
+    least = set(_differing(mapping, read(own))) if extras else set()
     for name, text in extras.items():
         with contextlib.suppress(InputError):
-            if _differing(mapping, read(own | {name: text})) <= least:
+            if least.issuperset(_differing(mapping, read(own | {name: text}))):
                 own = own | {name: text}
     return own
 
 
-def _differing(mapping: Mapping, other: Mapping) -> set[str]:
-    return {name for name in _COMPARED if not _is_same(name, getattr(mapping, name), getattr(other, name))}
+def _differing(mapping: Mapping, other: Mapping) -> list[str]:
+    return [name for name in _COMPARED if not _is_same(name, getattr(mapping, name), getattr(other, name))]
 
 
 def _is_same(name: str, before: object, after: object) -> bool:
