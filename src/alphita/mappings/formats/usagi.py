@@ -96,7 +96,9 @@ def begin(header: Header) -> bytes:
 
 def said(path: Path, header: Header) -> Header:
     """Return a header with the names of the columns that a file adds."""
-    first = next(textio.rows(path, ",", how=header.reading), (0, []))[1]
+    how = header.reading._replace(tell=None)
+    delimiter, lines, _ = textio.divided((line for _, line in textio.streamed(path, how)), ",", path, how)
+    first = textio.line_cells(next(lines, "").rstrip("\r\n"), delimiter)
     return replace(header, extra=tuple(name for name in first if name.startswith(ADDED)))
 
 
