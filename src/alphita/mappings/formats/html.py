@@ -451,6 +451,8 @@ def _particular_fields(mapping: Mapping, whole: bool) -> Iterator[tuple[str, str
     yield "retired concept", mapping.retired_concept
     yield "nearest concept", " ".join(filter(None, (mapping.nearest_id, mapping.nearest_name)))
     yield "reviewed", mapping.reviewed_at
+    yield "vocabulary of the mention", mapping.mention_vocabulary
+    yield from mapping.extras.items()
     if whole:
         yield "also names", ", ".join(_several(mapping.homonyms))
         yield "contradiction", ", ".join(_several(mapping.contradictions))
