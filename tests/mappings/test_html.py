@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections import Counter
 from dataclasses import fields, replace
@@ -148,6 +149,8 @@ ODD = st.text(st.one_of(st.sampled_from("<>&\"'/=\0\t\n\r|;`$\u202e\u2028\x7f\ud
 @settings(max_examples=100, deadline=None)
 @given(values=st.dictionaries(st.sampled_from(TEXTS), ODD), ranks=st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_no_text_becomes_a_part_of_the_page(tmp_path_factory, values, ranks):
+    if "extra" in values:
+        values = values | {"extra": json.dumps({values["extra"]: values["extra"]})}
     lines = [replace(answer(), rank=rank, **values) for rank in ranks]
     folder = tmp_path_factory.mktemp("odd")
     head = replace(HEAD, source_version=values.get("mention", ""), sources={values.get("comment", ""): "1"})

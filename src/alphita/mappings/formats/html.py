@@ -427,7 +427,7 @@ def _particulars(mapping: Mapping, *, whole: bool = False) -> str:
     return (
         "<p class=quiet>"
         + " · ".join(
-            f"{name}: \u2068{text(value)}\u2069" for name, value in _particular_fields(mapping, whole) if value
+            f"{text(name)}: \u2068{text(value)}\u2069" for name, value in _particular_fields(mapping, whole) if value
         )
         + "</p>"
     )
