@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import alphita
@@ -33,6 +35,17 @@ def test_a_list_gives_results_with_confidence(source):
     assert second.concept_id == "X:2"
     assert (third.concept_id, third.decision) == (None, "nil")
     assert all(0 <= one.confidence <= 1 for one in (first, second, third))
+
+
+def test_iterators_and_arrays_give_what_a_list_gives(source):
+    results = alphita.normalize(MENTIONS, to=source)
+    others = (one for one in MENTIONS), pa.array(MENTIONS), pa.chunked_array([MENTIONS]), np.array(MENTIONS, object)
+    for given in (*others, dict(enumerate(MENTIONS)).values()):
+        assert alphita.normalize(given, to=source) == results
+    languages = pa.array([None, "en", None])
+    assert [one.concept_id for one in alphita.normalize(iter(MENTIONS), to=source, languages=languages)] == [
+        one.concept_id for one in results
+    ]
 
 
 def test_frames_and_series_give_frames(source):

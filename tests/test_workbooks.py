@@ -203,3 +203,37 @@ def test_a_sheet_that_is_not_read_to_its_end_leaves_no_process(tmp_path, monkeyp
     rows.close()
     gc.collect()
     assert [process.returncode is not None for process in started] == [True]
+
+
+SHOWN = [
+    (250, "0.00", "250.00"),
+    (7, "000", "007"),
+    (1234.5, "#,##0.00", "1234.50"),
+    (12.345, "0.0", "12.345"),
+    (0.05, "0%", "5%"),
+    (0.0525, "0.0%", "5.25%"),
+    (123456789, "000-00-0000", "123-45-6789"),
+    (12345, "00000\\-0000", "00001-2345"),
+    (7, '"MRN"0000', "MRN0007"),
+    (7, "[Red]000;[Blue]-000", "007"),
+    (-3, "00", "-03"),
+    (5, '0.0" mg"', "5.0 mg"),
+    (0.5, "# ?/?", None),
+    (3, "yyyy", None),
+]
+
+
+@pytest.mark.parametrize(("number", "number_format", "shown"), SHOWN)
+def test_a_number_as_excel_shows_it(number, number_format, shown):
+    assert workbooks.as_shown(number, number_format) == shown
+
+
+def test_codes_that_excel_keeps_as_numbers_are_read_as_shown_and_others_told_by_row(tmp_path, capsys):
+    rows = [["mention", "code"], *(["x", number] for number, _, _ in SHOWN[:2]), ["y", 0.5], ["z", 3]]
+    path = book(tmp_path / "x.xlsx", A=rows)
+    workbook = openpyxl.load_workbook(path)
+    for place, number_format in enumerate(("0.00", "000", "# ?/?", "General"), 2):
+        workbook["A"].cell(place, 2).number_format = number_format
+    workbook.save(path)
+    assert [row.code for row in read(path, column="mention", code_column="code")] == ["250.00", "007", "0.5", "3"]
+    assert "x.xlsx, row 4: a number in the format '# ?/?' is read as 0.5" in capsys.readouterr().err

@@ -60,7 +60,8 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
         >>> alphita.normalize(polars.DataFrame({"complaint": ["heart attack"]}), to="hpo", column="complaint")
 
     Args:
-        mentions: a list of strings; a polars or pandas series; a polars or pandas data frame, with `column`.
+        mentions: a list of strings, an iterator of them, or an array of pyarrow or numpy; a polars or pandas series; a
+            polars or pandas data frame, with `column`.
         to: see `alphita.load`. It is opened once, and kept for the next call. If there are at least 20 strings, their
             language also determines the model.
         column: the column of the data frame that contains the strings.
@@ -69,15 +70,19 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
             `alphita.load`.
 
     Returns:
-        For a list, one `Result` per string; for a series or a data frame, a data frame with the answers as columns.
+        For a list, an iterator or an array, one `Result` per string; for a series or a data frame, a data frame with
+            the answers as columns.
 
     Raises:
         UsageError: there is no such terminology, or an option is wrong.
         InputError: the terminology cannot be read.
     """
+    from alphita.answer.normalizer import listed
     from alphita.index.sources import is_index
 
     is_frame = _is_of(mentions, "DataFrame", "LazyFrame")
+    if not is_frame and not _is_of(mentions, "Series"):
+        mentions = listed(mentions)
     call_options = {name: options.pop(name) for name in (*ASKED, *(OF_FRAMES if is_frame else ())) if name in options}
     if options.keys().isdisjoint({"language", "model"}) and not is_index(to):
         options |= _language(mentions, column)

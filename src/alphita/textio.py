@@ -159,6 +159,8 @@ LOOKED_AT_LINES, LOOKED_AT_CHARACTERS = 20, 2**20
 # Lines one by one: a list of all, or `io.StringIO`, would take several times the text. CR CR LF is a CRLF made twice.
 ENDED = re.compile(r"[^\r\n]*(?:\r{0,2}\n|\r)|[^\r\n]+")
 TAB_SUFFIXES = (".tsv", ".tab")
+# A first line that says to Excel what divides the cells.
+_SEPARATOR = re.compile(r'"?sep=(?P<sign>[^\r\n"])"?(?P=sign)*[\r\n]*', re.IGNORECASE)
 
 
 class Reading(NamedTuple):
@@ -219,6 +221,24 @@ def delimiter_of(lines: Sequence[str], own: str) -> str:
         return max(dict.fromkeys(own + DELIMITERS), key=fitting)
     except csv.Error:
         return own
+
+
+def separator_of(first: str) -> str:
+    """Return what the first line of a table says that divides its cells: "sep=;"; "" if it says nothing of it."""
+    told = _SEPARATOR.fullmatch(first)
+    return told["sign"] if told else ""
+
+
+def divided(lines: Iterator[str], own: str, name: str | Path, how: Reading | None) -> tuple[str, Iterator[str], int]:
+    """Return what divides the cells of a table, its lines from the header on, and how many stand before that.
+
+    With `how`, another delimiter than its own is found out.
+    """
+    first, lines = looked_at(lines)
+    if first and (told := separator_of(first[0])):
+        next(lines)
+        return told, lines, 1
+    return own if how is None else how.delimiter(first, own, name), lines, 0
 
 
 def looked_at(lines: Iterator[str]) -> tuple[list[str], Iterator[str]]:
@@ -338,15 +358,14 @@ def rows(
     With `how`, another delimiter than the given one is found out.
     """
     text = read_text(path, errors=errors, how=how or PLAIN)
-    first, lines = looked_at(match[0] for match in ENDED.finditer(text))
-    delimiter = delimiter if how is None else how.delimiter(first, delimiter, path)
+    delimiter, lines, before = divided((match[0] for match in ENDED.finditer(text)), delimiter, path, how)
     has_quotes = delimiter != "\t" if quotes is None else quotes
     reader = csv.reader(
         lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE, strict=has_quotes
     )
     csv.field_size_limit(MAX_CELL_CHARACTERS)
     while True:
-        line = reader.line_num + 1
+        line = reader.line_num + 1 + before
         try:
             cells = next(reader, None)
         except csv.Error as error:
@@ -480,7 +499,10 @@ def decoded_lines(file: io.BufferedReader[Any], name: str | Path, how: Reading =
 
     The file stays open.
     """
-    text = io.TextIOWrapper(file, how.decoder(file.peek(len(codecs.BOM_UTF8))), "surrogateescape", newline="\n")
+    start = file.peek(io.DEFAULT_BUFFER_SIZE)
+    # Old files end their lines by CR alone.
+    newline = "" if b"\r" in start[:-2] and b"\n" not in start else "\n"
+    text = io.TextIOWrapper(file, how.decoder(start), "surrogateescape", newline=newline)
     try:
         for _, line in ended_lines(text, name):
             yield line
@@ -517,14 +539,15 @@ def table(
 
     With `how`, another delimiter than the given one is found out.
     """
-    first, lines = looked_at(line for number, line in streamed(path, how or PLAIN) if number > after)
-    delimiter = delimiter if how is None else how.delimiter(first, delimiter, path)
-    rows_read = records(lines, delimiter, after + 1)
+    given = (line for number, line in streamed(path, how or PLAIN) if number > after)
+    delimiter, lines, before = divided(given, delimiter, path, how)
+    place = after + before + 1
+    rows_read = records(lines, delimiter, place)
     try:
         header = next(rows_read).cells
     except csv.Error as error:
-        raise InputError(f"the header cannot be read: {error}", file=path, line=after + 1) from None
-    check_header(header, needed, path, after + 1)
+        raise InputError(f"the header cannot be read: {error}", file=path, line=place) from None
+    check_header(header, needed, path, place)
     for _, line, cells, problem, value in rows_read:
         if problem:
             rejects.add(problem, file=path, line=line, value=value)

@@ -1,6 +1,7 @@
 """Sheets of Excel and LibreOffice workbooks as rows of text, read in a process of their own (see `apart`).
 
-250.0 becomes 250, dates ISO 8601, truth values TRUE and FALSE, errors such as #N/A nothing, a formula its saved value.
+250.0 becomes 250, or 250.00 where an .xlsx file shows it so; dates become ISO 8601, truth values TRUE and FALSE, errors
+such as #N/A nothing, a formula its saved value. Zeros that a format adds are read, digits that it hides are kept.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
-from alphita import apart
+from alphita import apart, progress
 from alphita.errors import InputError, UsageError, require
 from alphita.registry import unknown
 
@@ -26,6 +28,12 @@ MAX_MEMORY = 4 * 2**30
 _BLOCK_BYTES = 2**20
 # A cell that is not empty, in the XML of a sheet.
 _CELL = re.compile(rb"""<(?:\w+:)?c\s(?:[^<>]*?\s)?r=["']([A-Z]{1,3})([0-9]{1,7})["'][^<>]*(?<!/)>""")
+# Excel's numbers of formats with zeros: "0", "0.00", "#,##0", "#,##0.00", "0%", "0.00%", and fractions.
+BUILT_IN = {1, 2, 3, 4, 9, 10, 12, 13}
+PLAIN_FORMATS = ("General", "@", "0.00E+00", "##0.0E+0")
+# Numbers that are not read as they are shown, which are told one by one.
+MAX_TOLD = 3
+_FORMAT = re.compile(r'"[^"]*"|\\.|.')
 SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 
 
@@ -42,7 +50,19 @@ def sheet_rows(
     arguments = {"path": str(path), "sheet": sheet, "option": option}
     rows = apart.run("alphita.workbooks:numbered_rows", MAX_MEMORY, path, **arguments)
     height = next(rows)
-    return height - 1, ((number, cells) for number, cells in rows)
+    return height - 1, _told(rows, path)
+
+
+def _told(rows: Iterator[Any], path: Path | str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows, and tell of the first numbers that are not read as they are shown."""
+    odd = 0
+    for number, cells, others in rows:
+        for text, number_format in others[: max(0, MAX_TOLD - odd)]:
+            progress.say(f"{path}, row {number}: a number in the format {number_format!r} is read as {text}")
+        odd += len(others)
+        yield number, cells
+    if odd > MAX_TOLD:
+        progress.say(f"{path}: {odd:,} numbers are not read as Excel shows them; format these cells as text")
 
 
 def numbered_rows(path: str, sheet: str | None, option: str) -> Iterator[Any]:
@@ -56,9 +76,68 @@ def numbered_rows(path: str, sheet: str | None, option: str) -> Iterator[Any]:
     except (calamine.CalamineError, OSError) as error:
         raise InputError(f"this is no workbook that can be read: {error}") from None
     yield chosen.height
+    formats = _formats(path, chosen.name)
     for number, cells in enumerate(chosen.iter_rows(), 1):
-        if cells.count("") < len(cells):
-            yield number, [_text(cell) for cell in cells]
+        shown, others = next(formats, {}), []
+        if cells.count("") == len(cells):
+            continue
+        texts = [_text(cell) for cell in cells]
+        for place, number_format in shown.items():
+            if place < len(cells) and isinstance(cells[place], int | float) and not isinstance(cells[place], bool):
+                text = as_shown(cells[place], number_format)
+                if text is None:
+                    others.append((texts[place], number_format))
+                texts[place] = text or texts[place]
+        yield number, texts, others
+
+
+def _formats(path: str, sheet: str) -> Iterator[dict[int, str]]:
+    """Yield the formats of the numbers of each row of an .xlsx file by column, where some cell has one of interest."""
+    try:
+        import openpyxl
+        from openpyxl.styles.numbers import is_date_format
+
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        known = [book._number_formats[style.numFmtId - 164] for style in book._cell_styles if style.numFmtId >= 164]
+        built_in = {style.numFmtId for style in book._cell_styles} & BUILT_IN
+        if not built_in and all(is_date_format(one) or one in PLAIN_FORMATS for one in known):
+            return
+        rows = book[sheet].iter_rows()
+    except Exception:
+        # Of other kinds of workbooks, and of odd ones, nothing is known.
+        return
+    for row in rows:
+        formats = ((place, cell.number_format) for place, cell in enumerate(row) if isinstance(cell.value, int | float))
+        yield {place: one for place, one in formats if one not in PLAIN_FORMATS}
+
+
+def as_shown(number: float, number_format: str) -> str | None:
+    """Return a number as Excel shows it, without separators of thousands; None for a format that is not known."""
+    section = re.sub(r"\[[^\]]*\]|_.|\*.", "", number_format.split(";")[0])
+    tokens = _FORMAT.findall(section)
+    if any(token.isalpha() or token in "?/" for token in tokens):
+        return None
+    places = [at for at, token in enumerate(tokens) if token in "0#"]
+    if not places:
+        return None
+    percent = "%" in tokens
+    point = tokens.index(".") if "." in tokens else places[-1] + 1
+    digits = Decimal(repr(abs(number))) * (100 if percent else 1)
+    decimals = max(sum(token == "0" for token in tokens[point:]), -int(digits.normalize().as_tuple().exponent))
+    whole, _, fraction = f"{digits:.{decimals}f}".partition(".")
+    whole = whole.zfill(sum(token == "0" for token in tokens[:point]))
+    written: list[str] = []
+    for at in range(point - 1, -1, -1):
+        if at == places[0]:
+            written.insert(0, whole)
+            whole = ""
+        elif at in places and whole:
+            written.insert(0, whole[-1])
+            whole = whole[:-1]
+        elif tokens[at] not in "0#,":
+            written.insert(0, tokens[at].strip('"').removeprefix("\\"))
+    tail = "".join(token.strip('"').removeprefix("\\") for token in tokens[point:] if token not in "0#.,")
+    return ("-" if number < 0 else "") + "".join(written) + (f".{fraction}" if fraction else "") + tail
 
 
 def _check_size(file: IO[bytes], path: Path | str) -> None:

@@ -118,7 +118,6 @@ def test_a_giant_mention_is_cut_for_the_encoder_only(normalizer):
         (["a", float("nan")], 1, "mention 1 is no string but float"),
         ([None], 1, "mention 0 is no string but NoneType; give '' for a missing one"),
         (None, 1, "a list of strings, not NoneType"),
-        (iter(["a"]), 1, "a list of strings, not list_iterator"),
         ({"a": "headache"}, 1, "a list of strings, not dict"),
         (["a"], 0, "top_k must be 1 or more, not 0"),
         (["a"], "2", "top_k must be 1 or more, not '2'"),

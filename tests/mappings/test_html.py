@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections import Counter
 from dataclasses import fields, replace
@@ -105,6 +106,7 @@ EACH: dict[str, object] = {one.name: f"«{one.name}»" for one in fields(Mapping
     "routes": "«a»|«b»",
     "homonyms": "«c»|«d»",
     "contradictions": "«e»|«f»",
+    "extra": '{"«g»": "«h»"}',
 }
 
 
@@ -118,7 +120,8 @@ def test_all_that_a_mapping_says_is_there(tmp_path, status):
     shown = row["text"] + row["folded"] + "".join(re.findall(r"<li value=(\d+)>", found.content))
     for name, value in EACH.items():
         if name != "status":
-            assert all(each in shown for each in str(value).split("|")), name
+            words = ["«g»", "«h»"] if name == "extra" else str(value).split("|")
+            assert all(word in shown for word in words), name
     assert status == "unreviewed" or status in shown
     assert html.losses(HEAD, [one]) == {}
 
@@ -146,6 +149,8 @@ ODD = st.text(st.one_of(st.sampled_from("<>&\"'/=\0\t\n\r|;`$\u202e\u2028\x7f\ud
 @settings(max_examples=100, deadline=None)
 @given(values=st.dictionaries(st.sampled_from(TEXTS), ODD), ranks=st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_no_text_becomes_a_part_of_the_page(tmp_path_factory, values, ranks):
+    if "extra" in values:
+        values = values | {"extra": json.dumps({values["extra"]: values["extra"]})}
     lines = [replace(answer(), rank=rank, **values) for rank in ranks]
     folder = tmp_path_factory.mktemp("odd")
     head = replace(HEAD, source_version=values.get("mention", ""), sources={values.get("comment", ""): "1"})

@@ -9,7 +9,8 @@ import zipfile
 import pytest
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import TargetInfo, omop
+from alphita.mappings.formats import Header, TargetInfo, omop
+from alphita.mappings.formats import csv as csv_format
 from tests.mappings import sample
 from tests.mappings.sample import header, mapping
 
@@ -210,15 +211,18 @@ def test_target_0_is_left_out_where_a_code_has_another_target(tmp_path):
     ]
 
 
-def test_what_others_wrote_and_is_not_held_is_counted(tmp_path):
+def test_vocabularies_dates_and_source_concepts_are_written_again(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text(
         f"{FIRST}\n1,0,V,Cold,21,S,1970-01-01,2099-12-31,\n1,0,W,Wart,22,S,2020-01-01,2021-12-31,\n3,7,V,Mole,23,S,,,\n"
     )
-    head = header()
-    assert len(sample.read(omop, head, path)) == 3
-    assert head.lost == {
-        "source_vocabulary_id W, read as V": 1,
+    back = sample.read(omop, Header(), path)
+    out = sample.write(omop, Header(with_review=True).for_mappings(back), back, tmp_path / "out.csv")
+    assert sample.read(omop, Header(), out) == back
+    assert "1,0,W,Wart,22,S,2020-01-01,2021-12-31," in out.read_text().splitlines()
+    assert csv_format.losses(Header(), back) == {
+        "mention_vocabulary": 3,
+        "target_vocabulary_id": 3,
         "valid_start_date": 1,
         "valid_end_date": 1,
         "source_concept_id": 1,

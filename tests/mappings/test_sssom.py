@@ -11,7 +11,7 @@ from sssom.parsers import parse_sssom_table
 from sssom.validators import SchemaValidationType, validate
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import sssom
+from alphita.mappings.formats import Header, fhir_r4, sssom
 from tests.mappings import sample
 from tests.mappings.sample import header, mapping
 
@@ -119,10 +119,19 @@ def test_undeclared_prefixes_say_how_to_declare_them():
         sssom.begin(header(source_vocabulary="MINE"))
     with pytest.raises(UsageError, match=r"--prefix XYZ=https://"):
         sssom.encode(HEAD, [mapping(concept_id="XYZ:1")])
-    with pytest.raises(UsageError, match="--set-id"):
-        sssom.begin(header(set_id=""))
-    with pytest.raises(UsageError, match="--licence"):
-        sssom.begin(header(licence=""))
+
+
+def test_a_set_without_id_and_licence_has_those_of_its_rows_and_says_so(tmp_path):
+    told = []
+    nameless = header(set_id="", licence="", tell=told.append)
+    first = sample.write(sssom, nameless, [mapping()], tmp_path / "a.sssom.tsv").read_text()
+    assert sample.write(sssom, nameless, [mapping()], tmp_path / "b.sssom.tsv").read_text() == first
+    other = sample.write(sssom, nameless, [mapping("heel")], tmp_path / "c.sssom.tsv").read_text()
+    ids = [text.partition('#mapping_set_id: "urn:uuid:')[2][:36] for text in (first, other)]
+    assert len(ids[0]) == 36
+    assert ids[0] != ids[1]
+    assert f"#license: {sssom.NO_LICENCE}" in first
+    assert [line.rpartition("--")[2] for line in told[:2]] == ["set-id", "licence"]
 
 
 def test_what_cannot_be_written():
@@ -163,13 +172,13 @@ def test_reading_what_others_wrote(tmp_path):
     with Rejects(tmp_path / "rejects.csv") as rejects:
         back = list(sssom.read(path, header(), rejects))
     assert [(one.row, one.mention_code, one.concept_id, one.relation, one.status, one.method) for one in back] == [
-        (1, "A:1", "MESH:D1", "related", "unreviewed", "exact"),
-        (1, "A:1", "MESH:D2", "broad", "approved", "nearest"),
-        (7, "A:6", "MESH:D2", "exact", "rejected", "nearest"),
+        (1, "1", "MESH:D1", "related", "unreviewed", "exact"),
+        (1, "1", "MESH:D2", "broad", "approved", "nearest"),
+        (3, "3", "MESH:D2", None, "unreviewed", "exact"),
+        (7, "6", "MESH:D2", "exact", "rejected", "nearest"),
     ]
     assert [line.split(",")[1:3] for line in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
         ["7", "predicate_modifier"],
-        ["8", "predicate_id"],
         ["9", "object_id"],
         ["10", "confidence"],
         ["11", "subject_id"],
@@ -177,18 +186,16 @@ def test_reading_what_others_wrote(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("subjects", "declared", "vocabulary", "codes"),
+    ("subjects", "declared", "codes"),
     [
-        (["ICD10CM:R56.9", "ICD10CM:R05"], ["ICD10CM"], "", ["R56.9", "R05"]),
-        (["ICD10CM:R56.9", "ICD10CM:R05"], ["ICD10CM"], "WARD", ["R56.9", "R05"]),
-        (["MINE:1", ""], ["MINE"], "", ["1", None]),
-        (["MINE:1"], [], "", ["MINE:1"]),
+        (["ICD10CM:R56.9", "ICD10CM:R05"], ["ICD10CM"], [("ICD10CM", "R56.9"), ("ICD10CM", "R05")]),
+        (["MINE:0012", ""], ["MINE"], [("MINE", "0012"), (None, None)]),
+        (["MINE:1"], [], [("MINE", "1")]),
         # Of several, one code may be that of two.
-        (["MINE:1", "YOURS:1"], ["MINE", "YOURS"], "", ["MINE:1", "YOURS:1"]),
-        (["ICD10CM:1", "YOURS:1"], ["ICD10CM", "YOURS"], "icd10cm", ["1", "YOURS:1"]),
+        (["MINE:1", "YOURS:1"], ["MINE", "YOURS"], [("MINE", "1"), ("YOURS", "1")]),
     ],
 )
-def test_a_code_has_no_prefix_that_the_file_declares(tmp_path, subjects, declared, vocabulary, codes):
+def test_a_code_stands_beside_its_vocabulary(tmp_path, subjects, declared, codes):
     path = tmp_path / "in.sssom.tsv"
     path.write_text(
         "#curie_map:\n#  HP: http://purl.obolibrary.org/obo/HP_\n"
@@ -199,8 +206,10 @@ def test_a_code_has_no_prefix_that_the_file_declares(tmp_path, subjects, declare
             for subject in subjects
         )
     )
-    head = header(source_vocabulary=vocabulary)
-    assert [one.mention_code for one in sample.read(sssom, head, path)] == codes
+    back = sample.read(sssom, Header(), path)
+    assert [(one.mention_vocabulary, one.mention_code) for one in back] == codes
+    out = sample.write(sssom, sssom.said(path, Header()), back, tmp_path / "out.sssom.tsv")
+    assert sorted(filter(None, (row.get("subject_id") for row in rows(out)))) == sorted(filter(None, subjects))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +263,7 @@ def test_a_uri_of_the_curie_map_that_is_no_utf_8_is_refused(tmp_path):
         list(sssom.read(path, header(), Rejects()))
 
 
-def test_words_of_others_that_are_not_held_are_counted(tmp_path):
+def test_words_of_others_are_written_again_or_counted(tmp_path):
     path = tmp_path / "in.sssom.tsv"
     path.write_text(
         "#similarity_measure: Jaccard\n"
@@ -264,12 +273,18 @@ def test_words_of_others_that_are_not_held_are_counted(tmp_path):
         "A:3\tskos:exactMatch\tsssom:NoTermFound\tsemapv:MappingReview\t\n"
     )
     head = header()
-    assert len(sample.read(sssom, head, path)) == 3
-    assert head.lost == {
-        "predicate_id skos:closeMatch, read as skos:relatedMatch": 1,
-        "predicate_id owl:sameAs, read as skos:exactMatch": 1,
-        "mapping_justification semapv:LogicalReasoning, read as semapv:UnspecifiedMatching": 1,
-        "similarity_measure Jaccard, read as cosine similarity": 1,
+    back = sample.read(sssom, head, path)
+    assert (len(back), head.lost) == (3, {})
+    out = sample.write(sssom, sssom.said(path, Header()), back, tmp_path / "out.sssom.tsv")
+    assert sample.read(sssom, head, out) == back
+    assert fhir_r4.losses(Header(with_review=True), back[:2]) == {
+        "predicate_id skos:closeMatch": 1,
+        "predicate_id owl:sameAs": 1,
+        "mapping_justification semapv:LogicalReasoning": 1,
+        "similarity": 1,
+        "method": 1,
+        "routes": 1,
+        "similarity_measure": 2,
     }
 
 

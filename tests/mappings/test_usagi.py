@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from dataclasses import replace
+
 import pytest
 
 from alphita.errors import Rejects, UsageError
@@ -192,18 +195,23 @@ def test_a_mention_has_one_status(tmp_path, first, second, written):
     assert usagi.losses(header(), lines).get("status", 0) == changed
 
 
-def test_words_that_a_mapping_does_not_hold_are_counted(tmp_path):
+def test_words_of_usagi_are_written_again(tmp_path):
     path, head = tmp_path / "in.usagi.csv", header()
     path.write_text(
         "sourceCode,sourceName,mappingStatus,equivalence,mappingType,conceptId\n"
         "1,a,INVALID_TARGET,EQUIVALENT,EVENT,5\n2,b,APPROVED,EQUAL,MAPS_TO,5\n3,c,AUTO_MAPPED,UNMATCHED,,0\n"
     )
-    assert [one.decision for one in sample.read(usagi, head, path)] == [None, "reviewed", None]
-    assert head.lost == {
-        "mappingStatus INVALID_TARGET, read as FLAGGED": 1,
-        "mappingStatus AUTO_MAPPED, read as UNCHECKED": 1,
-        "mappingType EVENT, read as MAPS_TO": 1,
-        "equivalence EQUIVALENT, read as EQUAL": 1,
+    back = sample.read(usagi, head, path)
+    assert ([one.decision for one in back], head.lost) == ([None, "reviewed", None], {})
+    assert usagi.losses(head, back) == {}
+    again = sample.read(usagi, head, sample.write(usagi, head, back, tmp_path / "out.usagi.csv"))
+    assert again == back
+    # A person's later word counts, and not the file's.
+    changed = replace(back[0], status="approved", relation="broad")
+    assert usagi.losses(head, [changed]) == {
+        "mappingStatus INVALID_TARGET": 1,
+        "equivalence EQUIVALENT": 1,
+        "decision": 1,
     }
 
 
@@ -303,16 +311,17 @@ def test_a_rejected_target_beside_another_one_is_left_out(tmp_path):
     }
 
 
-def test_columns_that_are_not_read_are_told_once(tmp_path):
+def test_columns_beside_the_mapping_are_kept_and_unknown_ones_are_told_once(tmp_path):
     told = []
-    read_rows(
+    back, _ = read_rows(
         tmp_path,
-        ",ADD_INFO:unit,domainId,assignedReviewer,createdBy",
-        "1,a,APPROVED,5,mg,Drug,,ann",
-        "2,b,APPROVED,6,ml,Drug,,",
+        ",ADD_INFO:unit,domainId,assignedReviewer,createdBy,mine",
+        "1,a,APPROVED,5,mg,Drug,,ann,x",
+        "2,b,APPROVED,6,ml,Drug,,,",
         tell=told.append,
     )
-    assert len(told) == 1
-    assert told[0].endswith(
-        "in.usagi.csv: columns that are not read, and how many values each has: ADD_INFO:unit (2), createdBy (1)"
-    )
+    assert [line.partition("each has: ")[2] for line in told] == ["mine (1)"]
+    out = sample.write(usagi, header().for_mappings(back), back, tmp_path / "out.usagi.csv")
+    with open(out, newline="") as file:
+        written = [(row["ADD_INFO:unit"], row["domainId"], row["createdBy"]) for row in csv.DictReader(file)]
+    assert written == [("mg", "Drug", "ann"), ("ml", "Drug", "alphita")]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from alphita import textio
+from alphita.answer.decision import Thresholds
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import Normalizer
 from alphita.mention import assertion
@@ -79,13 +80,19 @@ def test_what_is_doubtful_is_for_review(normalizer, cue):
         assert doubtful.explanation.contradictions in ((doubt_of(cue),), (STATUS_APART,))
 
 
-@pytest.mark.parametrize("join", [" and ", ", ", "; ", "/"])
-def test_two_names_are_not_accepted_as_one(normalizer, join):
+@pytest.mark.parametrize(
+    "join", [" and ", ", ", "; ", "/", " + ", " & ", " with ", " w/ ", " und ", " mit ", " avec ", " con "]
+)
+def test_two_names_are_for_review_and_neither_accepted_as_one_nor_nil(normalizer, join):
     first, second = normalizer.index.concept(0).name, normalizer.index.concept(9).name
-    (found,) = normalizer.normalize([first + join + second])
-    assert found.decision != "accept"
-    if found.decision == "review":
+    # Whatever can be NIL is.
+    lenient = Normalizer(normalizer.index, encoder=normalizer._encoder, calibration=normalizer.calibration, error=0.1)
+    lenient.thresholds = Thresholds(2.0, 0.0)
+    for answering in (normalizer, lenient):
+        found, other = answering.normalize([first + join + second, "quite another thing"])
+        assert found.decision == "review"
         assert "several: the mention names several" in found.candidates[0].contradictions
+    assert other.decision == "nil"
 
 
 def test_a_tagged_name_is_answered_as_the_name(normalizer):

@@ -63,6 +63,15 @@ def test_the_groups_of_a_concept_map_are_one_row(tmp_path):
     assert [candidate.concept_id for candidate in row.candidates] == ["ICD10CM:I21.9", "SNOMEDCT:22298006", None]
 
 
+def test_one_code_of_two_vocabularies_is_two_rows(tmp_path):
+    path = tmp_path / "in.sssom.tsv"
+    lines = [f"{subject}\tx\tskos:closeMatch\tHP:1\tsemapv:LexicalMatching\n" for subject in ("MINE:1", "YOURS:1")]
+    path.write_text("subject_id\tsubject_label\tpredicate_id\tobject_id\tmapping_justification\n" + "".join(lines))
+    rows = list(files.read(path, sssom, "toes", Rejects(strict=True)))
+    assert [row.code for row in rows] == ["1", "YOURS:1"]
+    assert [row.candidates[0].extras for row in rows] == [{"predicate_id": "skos:closeMatch"}] * 2
+
+
 @pytest.mark.parametrize(
     ("field", "cells", "value"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set, ValuesView
 from collections.abc import Mapping as AnyMapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from alphita import machine
 from alphita.answer.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
 from alphita.answer.candidates import MAX_CONCEPTS, Ranking, ranking_of
-from alphita.answer.decision import ACCEPT, NIL, Thresholds
+from alphita.answer.decision import ACCEPT, NIL, REVIEW, Thresholds
 from alphita.answer.filters import Allowed, Filters, types_of
 from alphita.answer.omop import OmopConcepts
 from alphita.answer.pipeline import Pipeline, Questions, Scored, questions_of
@@ -30,8 +30,9 @@ from alphita.errors import UsageError
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import DEPTH, EXACT, LETTERS, How
 from alphita.index.store import Index
+from alphita.mappings.record import Decision
 from alphita.mention.abbreviations import Abbreviations
-from alphita.mention.assertion import SAYS_NOTHING
+from alphita.mention.assertion import SAYS_NOTHING, SEVERAL
 from alphita.mention.reader import Mention
 from alphita.mention.short_forms import ClinicalAbbreviations
 from alphita.registry import unknown
@@ -240,7 +241,7 @@ class Normalizer:
         only identical strings are. An empty mention is NIL, without candidates.
 
         Args:
-            mentions: the strings.
+            mentions: the strings: a list, an iterator, or an array of pyarrow or numpy.
             top_k: number of candidate concepts for each mention, if the index has that many.
             contexts: the surrounding text of each mention, or None; it helps to resolve abbreviations.
             languages: the language of each mention (BCP-47), or None.
@@ -254,6 +255,7 @@ class Normalizer:
             UsageError: `mentions` is not a list of strings, `top_k` is below 1, a list has another length, or a type is
                 that of no concept.
         """
+        mentions, contexts, languages, types = map(listed, (mentions, contexts, languages, types))
         _check(mentions, top_k, contexts=contexts, languages=languages, types=types)
         nothing: list[str | None] = [None] * len(mentions)
         rows = list(zip(mentions, contexts or nothing, languages or nothing, strict=True))
@@ -346,12 +348,18 @@ class Normalizer:
         table = scored.table
         if self._ranking.learned and self.calibration is not None and scored.features is not None:
             answers = self.calibration(table, scored.features, scored.penalty)
-            says_nothing = np.isin([mention.doubt for mention in questions.mentions], SAYS_NOTHING)
+            doubts = [mention.doubt for mention in questions.mentions]
+            says_nothing = np.isin(doubts, SAYS_NOTHING)
             answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
             vetoed = np.append(scored.features.vetoed, True)[answers.top]
             assert self.thresholds is not None
             decisions = self.thresholds.decide(answers.confidence, answers.nil, vetoed)
-            decisions = [NIL if nothing else one for nothing, one in zip(says_nothing, decisions, strict=True)]
+            # Of a mention of several names each is there, though no concept is all of it.
+            known: dict[str, Decision] = {**dict.fromkeys(SAYS_NOTHING, NIL), SEVERAL: REVIEW}
+            decisions = [
+                known.get(doubt, one) if one == NIL or doubt in SAYS_NOTHING else one
+                for doubt, one in zip(doubts, decisions, strict=True)
+            ]
             nil = np.array([one == NIL for one in decisions], bool)
             return self._builder.results(questions, scored, answers, nil, top_k, decisions=decisions, explain=explain)
         score = self._ranking.score(table)
@@ -435,6 +443,14 @@ def _abbreviations(index: Index, calibration: Calibration | None, given: Path | 
     # A separate object: what it learns from an input must not affect others that use the same calibration.
     own = Abbreviations(clinic=ClinicalAbbreviations.of_index(index)) if kept is None else _fresh(kept)
     return own.with_list(Path(given)) if given is not None else own
+
+
+def listed(values: Any) -> Any:  # noqa: ANN401
+    """Return the values of an iterator or of an array (pyarrow's, numpy's) as a list; anything else as it is."""
+    if isinstance(values, Iterator | ValuesView):
+        return list(values)
+    to_list = getattr(values, "to_pylist", None) or getattr(values, "tolist", None)
+    return values if to_list is None else to_list()
 
 
 def _check(mentions: Sequence[str], top_k: int, **columns: Sequence[str | None] | None) -> None:

@@ -19,8 +19,8 @@ from alphita.cli import _mapping_options as options
 from alphita.cli._commands import MappingsCommands
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError
-from alphita.mappings.formats import Header, TargetInfo, chosen, lost_anew
-from alphita.mappings.record import COLUMNS, Mapping, chunks
+from alphita.mappings.formats import Header, TargetInfo, _sets, chosen, lost_anew
+from alphita.mappings.record import Mapping, chunks
 from alphita.options import ENCODING, group, option
 
 app = typer.Typer(cls=MappingsCommands, help="Files of mappings.", no_args_is_help=True)
@@ -63,6 +63,8 @@ def convert(spec: ConvertSpec) -> None:
     textio.check_encoding(spec.encoding)
     header = replace(writing.header(), encoding=spec.encoding)
     header = replace(header, with_review=writing.said.with_review or getattr(reader, "IS_MAP", False))
+    given, header = header, _sets.said(reader, spec.input, header)
+    losses = _sets.not_held(writer, given, header)
     if writing.concepts is not None:
         from alphita.mappings.formats.omop import load_concepts
 
@@ -72,7 +74,6 @@ def convert(spec: ConvertSpec) -> None:
         ids = {concept for mapping in read for concept in (mapping.concept_id or mapping.nearest_id or "").split("|")}
         header = replace(header, target_info=load_concepts(writing.concepts, ids).get)
     part = output.with_name(output.name + ".part")
-    losses: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -111,13 +112,15 @@ def _write(
     input_, part, rejects, private = files
     count = 0
     held: Sequence[Mapping] = ()
-    begun = writer.begin(header)
+    # An error of use comes before anything is read; whether codes are named is known afterwards.
+    writer.begin(replace(header, is_coded=True))
     read = chunks(reader.read(input_, header, rejects), CHUNK)
     first = next(read, [])
     facts: dict[str, TargetInfo] = {}
     if any(mapping.omop_concept_id is not None for mapping in first):
-        header = replace(header, columns=COLUMNS, target_info=header.target_info or facts.get)
-        begun = writer.begin(header)
+        header = replace(header, target_info=header.target_info or facts.get)
+    header = header.for_mappings(first)
+    begun = writer.begin(header)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     descriptor = os.open(part, flags, 0o600 if private else 0o666)
     with os.fdopen(descriptor, "wb") as file:

@@ -18,7 +18,7 @@ from alphita import artefact
 from alphita.answer.records import Explain, Result, lines
 from alphita.errors import InputError, UsageError
 from alphita.jobs.reading import MentionRow
-from alphita.mappings.record import COLUMNS, OMOP, REVIEW, REVIEWED, Mapping, OmopConcept, omop_cells
+from alphita.mappings.record import COLUMNS, OF_FILES, OMOP, REVIEW, REVIEWED, Mapping, OmopConcept, omop_cells
 from alphita.mention.laboratory_tests import parted
 from alphita.terminology.text import clean
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # What a line has of its row; the answer's values follow these in the record.
 OF_THE_ROW = ("row", "mention_code", "mention", "frequency", "rank")
-FIELDS = tuple(name for name in COLUMNS if name not in OF_THE_ROW + REVIEW)
+FIELDS = tuple(name for name in COLUMNS if name not in OF_THE_ROW + REVIEW + OF_FILES)
 METHOD, DECISION = FIELDS.index("method"), FIELDS.index("decision")
 # Answers are kept until they take about so many bytes. What comes after is answered chunk by chunk, and not kept.
 MAX_BYTES = 2 * 2**30

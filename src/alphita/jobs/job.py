@@ -25,7 +25,7 @@ from alphita.jobs.answers import Memory
 from alphita.jobs.parts import Chunk, Parts, beside
 from alphita.jobs.reading import COLUMN_OPTIONS, STDIN, MentionFile
 from alphita.mappings.formats import Header, chosen
-from alphita.mappings.record import COLUMNS, OMOP, REVIEW, REVIEWED, bare
+from alphita.mappings.record import COLUMNS, OF_FILES, OMOP, REVIEW, REVIEWED, bare
 from alphita.options import Restart
 from alphita.terminology.prefixes import canonical
 
@@ -98,7 +98,7 @@ class Job:
             "frequency": self.table.frequency_column,
             "explanation": self.explain,
         }
-        left_out = REVIEW if self.memory is None else ()
+        left_out = OF_FILES + (REVIEW if self.memory is None else ())
         return [name for name in COLUMNS if name not in left_out and given.get(name, True)]
 
 

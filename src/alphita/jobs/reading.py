@@ -376,9 +376,10 @@ class MentionFile:
                 yield Record(number, line, cells)
             self.n_rows = number
             return
-        first, lines = textio.looked_at(self.lines(file))
-        own = "\t" if self.format == "tsv" else ","
-        rows = records(lines, self.delimiter or self._reading.delimiter(first, own, self.name))
+        own = self.delimiter or ("\t" if self.format == "tsv" else ",")
+        how = None if self.delimiter else self._reading
+        delimiter, lines, before = textio.divided(self.lines(file), own, self.name, how)
+        rows = records(lines, self.delimiter or delimiter, before + 1)
         try:
             record = next(rows)
         except csv.Error as error:
@@ -437,9 +438,21 @@ class MentionFile:
 def _format_of(path: Path) -> str:
     name = path.name.lower().removesuffix(".gz")
     suffix = Path(name).suffix
+    if suffix == ".txt" and _is_unicode_text(path):
+        return "tsv"
     if suffix not in SUFFIXES:
         raise UsageError(f"cannot tell the format of {path.name!r}; say --input-format, one of {list(FORMATS)}")
     return SUFFIXES[suffix]
+
+
+def _is_unicode_text(path: Path) -> bool:
+    """Tell whether a file is a table that Excel saved as "Unicode Text": UTF-16, with tabs between its cells."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(textio.LOOKED_AT_CHARACTERS)
+    except OSError:
+        return False
+    return start.startswith(textio.UTF16) and "\t" in start.decode("utf-16", "replace").partition("\n")[0]
 
 
 # Looked at, to see which keys there are: so many lines at most, and no more of long ones.

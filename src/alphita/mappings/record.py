@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Mapping as Dictionary
+from dataclasses import MISSING, dataclass, fields, replace
 from itertools import groupby, islice
 from typing import Any, Literal
 
@@ -77,6 +79,10 @@ class Mapping:
         reviewer: who decided.
         reviewed_at: when, ISO 8601 with time zone.
         comment: theirs.
+        mention_vocabulary: the vocabulary of `mention_code`, as the file that it was read from names it: a CURIE
+            prefix, OMOP's vocabulary id, or a URI.
+        extra: what that file says and no other field holds: a JSON object of texts by the file's own names, such as
+            "ADD_INFO:ward" or "predicate_id".
     """
 
     row: int
@@ -115,14 +121,27 @@ class Mapping:
     reviewer: str | None = None
     reviewed_at: str | None = None
     comment: str | None = None
+    mention_vocabulary: str | None = None
+    extra: str | None = None
+
+    @property
+    def extras(self) -> dict[str, str]:
+        """What `extra` says, by name."""
+        return json.loads(self.extra) if self.extra else {}
+
+    def with_extras(self, extras: Dictionary[str, str]) -> Mapping:
+        """Return the mapping with other extras; none are None."""
+        return replace(self, extra=json.dumps(extras, ensure_ascii=False) if extras else None)
 
 
 # What a person adds; not in the files that `normalize` writes as plain tables.
 REVIEW = ("status", "mapping_type", "reviewer", "reviewed_at", "comment")
+# What only files of mappings say, and answers never.
+OF_FILES = ("mention_vocabulary", "extra")
 COLUMNS = tuple(column.name for column in fields(Mapping))
 # What a terminology says of a concept, not a mapping of its mention.
 OMOP = tuple(column.name for column in fields(OmopConcept))
-OTHERS = tuple(name for name in COLUMNS if name not in OMOP)
+OTHERS = tuple(name for name in COLUMNS if name not in OMOP + OF_FILES)
 _UNKNOWN: dict[str, Any] = {column.name: None for column in fields(Mapping) if column.default is MISSING}
 
 

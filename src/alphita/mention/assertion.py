@@ -101,8 +101,10 @@ def _marks() -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((doubt, re.compile(pattern, re.IGNORECASE)) for doubt, pattern in patterns)
 
 
-# Separators of names: signs, and words for "and" and "or", except ambiguous ones and letters ("hepatitis E virus").
-_JOINS = re.compile(rf"[,;/+&、，；]|\b(?:{lexicon.pattern('joins')})\b")
+# Separators of names: signs, and words for "and", "or" and "with", except ambiguous ones and letters ("hepatitis E").
+_JOINS = re.compile(rf"\bw/|[,;/+&、，；]|\b(?:{lexicon.pattern('joins')})\b")
+# A plural of at least this length is a name where its singular is: "seizures", "tics".
+PLURAL_LETTERS = 4
 
 
 def parts_of(mention: str) -> list[str]:
@@ -116,9 +118,20 @@ def names_in(mention: str, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -
     if len(pieces) < 2 or rows([clean(mention)])[0] >= 0:
         return [mention]
     for least, parts in _shared(pieces):
-        if _are_names(rows([clean(part) for part in parts]), least):
+        if _are_names(_rows([clean(part) for part in parts], rows), least):
             return parts
     return [mention]
+
+
+def _rows(parts: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the row of each part of a mention, or of its singular; -1 where neither is a name."""
+    known = rows(parts)
+    unknown = np.flatnonzero(known < 0).tolist()
+    plural = [at for at in unknown if parts[at].endswith("s") and len(parts[at]) >= PLURAL_LETTERS]
+    if plural:
+        known = known.copy()
+        known[plural] = rows([parts[at][:-1] for at in plural])
+    return known
 
 
 def _are_names(known: NDArray[np.int64], least: int) -> bool:
@@ -154,7 +167,7 @@ def name_several(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArra
     joined = ((row, parts_of(mention)) for row, mention in enumerate(mentions) if _JOINS.search(mention))
     parts = {row: some for row, some in joined if len(some) > 1}
     ways = [(number, least, way) for number, some in parts.items() for least, way in _shared(some)]
-    known = rows([part for _, _, way in ways for part in way]) if ways else np.empty(0, np.int64)
+    known = _rows([part for _, _, way in ways for part in way], rows) if ways else np.empty(0, np.int64)
     found, start = np.zeros(len(mentions), bool), 0
     for number, least, way in ways:
         found[number] |= _are_names(known[start : start + len(way)], least)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import ModuleType
@@ -193,7 +193,7 @@ def _decision(mapping: Mapping, project: str, file: str) -> Decision:
     return replace(named, concept_id=mapping.concept_id) if named.kind == "reject" else named
 
 
-SOURCE, TERMINOLOGY = "urn:alphita:source:", "urn:alphita:terminology:"
+TERMINOLOGY = "urn:alphita:terminology:"
 _PLAIN = Header()
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]+")
 
@@ -203,7 +203,7 @@ def source_system(source: str) -> str:
     known = prefixes.table().get(prefixes.canonical(source))
     if known is not None and (known.fhir_system or known.uri):
         return known.fhir_system or known.uri
-    return source if _URI.fullmatch(source) else SOURCE + quote(source, safe="")
+    return source if _URI.fullmatch(source) else _curies.SOURCE + quote(source, safe="")
 
 
 def system_of(prefix: str) -> str:
@@ -229,8 +229,6 @@ def curie_of(system: str, code: str) -> str | None:
 
 # Rows that are encoded together.
 CHUNK = 2_000
-# SSSOM's own word for a set whose licence nobody has said.
-NO_LICENCE = "https://w3id.org/sssom/license/unspecified"
 _PREFIX = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -301,7 +299,8 @@ def _kept(mappings: Iterable[Mapping]) -> sqlite3.Connection:
     kept = sqlite3.connect("")
     fields = attrgetter(*COLUMNS)
     packed = (
-        (json.dumps([mapping.mention_code or "", mapping.mention]), json.dumps(fields(mapping))) for mapping in mappings
+        (json.dumps([mapping.mention_code or "", mapping.mention]), json.dumps(fields(mapping)))
+        for mapping in _told_apart(mappings)
     )
     try:
         kept.execute("CREATE TABLE mapping (key TEXT, fields TEXT)")
@@ -310,6 +309,17 @@ def _kept(mappings: Iterable[Mapping]) -> sqlite3.Connection:
         kept.close()
         raise
     return kept
+
+
+def _told_apart(mappings: Iterable[Mapping]) -> Iterator[Mapping]:
+    """Yield mappings; of several vocabularies, one code may be that of two: it has a prefix in all but the first."""
+    first = None
+    for mapping in mappings:
+        first = first or mapping.mention_vocabulary
+        if mapping.mention_code and mapping.mention_vocabulary not in (None, first):
+            yield replace(mapping, mention_code=f"{mapping.mention_vocabulary}:{mapping.mention_code}")
+        else:
+            yield mapping
 
 
 def _grouped(kept: sqlite3.Connection) -> Iterator[tuple[tuple[str, str], dict[int, list[Mapping]]]]:
@@ -339,7 +349,7 @@ def header_of(project: Project, given: Header, writer: ModuleType, concepts: Ite
         set_id=given.set_id or set_id(project.name),
         source_vocabulary=vocabulary,
         source_system=system,
-        licence=given.licence or (NO_LICENCE if writer is sssom else ""),
+        licence=given.licence or (sssom.NO_LICENCE if writer is sssom else ""),
         prefixes=declared | dict(given.prefixes),
     )
 
@@ -364,12 +374,16 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
     losses: Counter[str] = Counter()
     count, before = 0, rejects.count
     held: Sequence[Mapping] = ()
+    # What files say beside the columns is kept with the mappings of a row.
+    each = chunks(mappings, CHUNK)
+    first = next(each, [])
+    header = header.for_mappings(first)
     begun = writer.begin(header)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
             file.write(begun)
-            for chunk in chunks(mappings, CHUNK):
+            for chunk in chain([first], each):
                 count += len(chunk)
                 losses.update(lost_anew(writer, header, held, chunk))
                 complete, held = writer.split_complete(header, [*held, *chunk])

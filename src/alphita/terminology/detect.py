@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from alphita import registry
+from alphita import registry, textio
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
 from alphita.terminology import sssom
@@ -159,7 +159,7 @@ def _refuse_other(file: Beginning) -> None:
             raise InputError(f"this is {what}, not a terminology file", file=file.place, remedy=remedy)
     if file.is_binary:
         raise InputError("this is a binary file of no known terminology format", file=file.place)
-    header = next((line for _, line in file.lines() if not line.startswith("#")), "")
+    header = next((line for _, line in file.lines() if not (line.startswith("#") or textio.separator_of(line))), "")
     columns = {snake_case(cell) for cell in re.split(r"[,;|\t]", header)}
     if any(mapped <= columns for mapped in _MAPPINGS):
         raise InputError(

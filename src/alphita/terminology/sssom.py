@@ -33,6 +33,8 @@ class SssomFile:
     metadata: dict[str, str]
     curies: dict[str, str]
     n_lines: int
+    # The lines of the metadata, without their marks, by the slot that they belong to.
+    lines: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> SssomFile:
@@ -40,7 +42,7 @@ class SssomFile:
         for number, line in textio.streamed(path):
             if not line.startswith("#"):
                 block.end()
-                return cls(path, block.metadata, block.curies, number - 1)
+                return cls(path, block.metadata, block.curies, number - 1, block.lines)
             block.add(number, line)
         raise InputError("no line of column names: not an SSSOM/TSV file", file=path, line=number)
 
@@ -68,6 +70,8 @@ class SssomHeader:
     file: Path
     metadata: dict[str, str] = field(default_factory=dict)
     curies: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    _margin: str = ""
     _section: str = ""
     _value: str = ""
     _open: str = ""
@@ -77,20 +81,27 @@ class SssomHeader:
         line = line.rstrip("\r\n")
         bare = line[1:].strip()
         if self._open:
+            self._keep(line)
             self._opened(f"{self._open} {bare}", self._open_at, line)
             return
         deeper = len(line) - len(line[1:].lstrip()) > 2
-        if not bare or bare.startswith("#") or (deeper and _BLOCK.fullmatch(self._value)):
+        if not bare or bare.startswith("#"):
+            return
+        if deeper and _BLOCK.fullmatch(self._value):
+            self._keep(line)
             return
         entry = _ENTRY.fullmatch(line)
         if entry is None:
             # An item of a list, or more of a value that is neither quoted nor a flow.
             if not _ITEM.fullmatch(line) and not (deeper and self._value[:1] not in ("", *"\"'[{")):
                 raise self._no_yaml("neither a key nor a value of one", number, line)
+            self._keep(line)
             return
         value = entry[3] or ""
         self._value = value
-        self._section = entry[2] if len(entry[1]) <= 1 else self._section
+        if len(entry[1]) <= 1:
+            self._section, self._margin = entry[2], entry[1]
+        self._keep(line)
         of = self.curies if self._section == CURIES and len(entry[1]) > 1 else self.metadata
         # Concepts are named by it.
         if of is self.curies and not textio.is_text(value):
@@ -101,6 +112,10 @@ class SssomHeader:
     def end(self) -> None:
         if self._open:
             raise self._no_yaml(f"{self._open[0]} is opened and not closed", self._open_at, self._open)
+
+    def _keep(self, line: str) -> None:
+        if self._section != CURIES:
+            self.lines.setdefault(self._section, []).append(line[1:].removeprefix(self._margin))
 
     def _opened(self, value: str, number: int, line: str) -> None:
         """Keep a value that goes on in the next line."""

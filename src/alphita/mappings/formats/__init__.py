@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 from alphita import __version__, progress, registry
 from alphita.errors import Rejects, UsageError
-from alphita.mappings.record import OTHERS, Mapping, OmopConcept
+from alphita.mappings.record import COLUMNS, OF_FILES, OMOP, OTHERS, Mapping, OmopConcept
 from alphita.options import Option, option
 from alphita.textio import Reading
 
@@ -87,6 +87,10 @@ class Header:
         lost: counts, while a file is read, what it says and mappings do not hold, in words.
         tell: takes a line on what a whole file was read or written without; it names columns, never values.
         encoding: of a text that is read.
+        curies: URIs of CURIE prefixes that the file that is read declares.
+        metadata: what that file says of the whole set and no other attribute holds: lines of YAML, by their key.
+        extra: the names in the `extra` of the mappings, as far as they are known before these are written.
+        is_coded: whether mappings name the vocabularies of their codes.
     """
 
     columns: tuple[str, ...] = OTHERS
@@ -116,6 +120,19 @@ class Header:
     lost: Counter[str] = field(default_factory=Counter)
     tell: Callable[[str], None] = progress.say
     encoding: str = "utf-8"
+    curies: Dictionary[str, str] = field(default_factory=dict)
+    metadata: Dictionary[str, Sequence[str]] = field(default_factory=dict)
+    extra: tuple[str, ...] = ()
+    is_coded: bool = False
+
+    def for_mappings(self, first: Sequence[Mapping]) -> Header:
+        """Return the header with what some first mappings to be written need: columns, and names of extras."""
+        used = [name for name in OF_FILES if any(getattr(mapping, name) for mapping in first)]
+        if any(mapping.omop_concept_id is not None for mapping in first):
+            used += OMOP
+        names = dict.fromkeys([*self.extra, *(name for mapping in first for name in mapping.extras)])
+        columns = tuple(name for name in COLUMNS if name in {*self.columns, *used})
+        return replace(self, columns=columns, extra=tuple(names), is_coded=OF_FILES[0] in used)
 
     @property
     def reading(self) -> Reading:
@@ -138,7 +155,9 @@ class Format(Protocol):
     # The fields that the format cannot hold, or not for every mapping; the empty tuple: it holds all.
     LOSSES: tuple[str, ...]
     # A format may also say `IS_MAP = True`: it is a map that programs follow, and has no field for the decision. So it
-    # holds what was accepted or reviewed (see `Header.with_review`), and what is read of it is taken for that.
+    # holds what was accepted or reviewed (see `Header.with_review`), and what is read of it is taken for that. If its
+    # files say something of the whole set, `said(path, header)` returns the header with it where that says nothing yet;
+    # `HOLDS` are the attributes of a header that its files have a place for.
 
     def begin(self, header: Header) -> bytes:
         """Return what the part file begins with.

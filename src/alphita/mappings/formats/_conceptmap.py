@@ -6,23 +6,29 @@ target and a NIL, in whatever groups, the target stands. How many were left out 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
 from alphita import textio
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, Problem, _curies, _fields
+from alphita.mappings.formats import Header, Problem, _curies, _fields, day_of
 from alphita.mappings.record import Mapping, bare
 
 Target = dict[str, Any]
 NARROWER = "The target is narrower in meaning than the source."
 INEXACT = "The target is related to the source, but neither equal to it nor wider or narrower."
 COMMENTS = (NARROWER, INEXACT)
+# Attributes of a map, and those of a header that hold them; what else is written of every map.
+OF_THE_MAP = {"url": "set_id", "version": "version", "copyright": "licence"}
+WRITTEN = ("name", "status", "date", "group")
+HOLDS = ("set_id", "version", "licence", "date", "tool", "source_version", "sources")
 NO_PLACE = ("rejected", "flagged", "ignored")
 # FHIR's types code and string.
 _CODE = re.compile(r"[^\s]+( [^\s]+)*")
@@ -32,6 +38,9 @@ _STRING = re.compile(r"[ \r\n\t\S]+")
 class Release(Protocol):
     """What differs between the releases."""
 
+    # The attribute of a target that says how it stands to its source, and its words for our relations.
+    RELATION: str
+    RELATIONS: dict[str, Any]
     # What the resource says beside url, version, status and the groups.
     FIELDS: dict[str, Any]
 
@@ -46,7 +55,9 @@ class Release(Protocol):
         ...
 
     @staticmethod
-    def target(mapping: Mapping, code: str) -> Target: ...
+    def target(mapping: Mapping, code: str, word: str = "") -> Target:
+        """Return the target of a mapping; `word`: for its relation, instead of ours."""
+        ...
 
     @staticmethod
     def nil(mapping: Mapping) -> Target | None:
@@ -71,26 +82,25 @@ class Document:
         self._release = release
 
     def begin(self, header: Header) -> bytes:
-        if not header.set_id:
-            raise UsageError("a ConceptMap needs a url: --set-id https://example.org/fhir/ConceptMap/mine")
         if header.source_vocabulary and not header.source_system:
             _curies.fhir_system(header, header.source_vocabulary)
         return b""
 
     def encode(self, header: Header, mappings: Sequence[Mapping]) -> bytes:
-        """Return JSON Lines: target system, code, display and target of each mapping, and the target of a NIL."""
+        """Return JSON Lines: both systems, code, display and target of each mapping, and the target of a NIL."""
         dump = json.JSONEncoder(ensure_ascii=False).encode
         lines = []
         for mapping in _fields.one_by_one(mappings):
             if self._why(header, mapping):
                 continue
-            system, target = _target(self._release, header, mapping)
+            system, target = self._target(header, mapping)
             nil = None if target else self._release.nil(mapping)
             lines.append(
                 dump(
                     {
+                        "source_system": _curies.source_system(header, mapping.mention_vocabulary),
                         "target_system": system,
-                        "code": mapping.mention_code or "",
+                        "code": _source_code(mapping),
                         "display": _display(mapping),
                         "target": dump(target) if target else "",
                         "nil": dump(nil) if nil else "",
@@ -104,29 +114,27 @@ class Document:
         """Write the document aside, one element a line, rename it, remove the part, and tell what was left out."""
         import polars as pl
 
-        schema = dict.fromkeys(("target_system", "code", "display", "target", "nil"), pl.String)
+        schema = dict.fromkeys(("source_system", "target_system", "code", "display", "target", "nil"), pl.String)
         rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
         written = len(rows)
-        rows = rows.unique(["target_system", "code", "display", "target"], keep="first", maintain_order=True)
+        rows = rows.unique([name for name in schema if name != "nil"], keep="first", maintain_order=True)
         repeats, distinct = written - len(rows), len(rows)
         has_target = pl.col("target") != ""
         # That there is none in one terminology goes to a group of its own, where readers would take it for an answer.
-        rows = rows.filter(has_target | ~has_target.any().over("code", "display"))
+        rows = rows.filter(has_target | ~has_target.any().over("source_system", "code", "display"))
         nils = distinct - len(rows)
-        rows = rows.sort("target_system", "code", "display", maintain_order=True)
-        source = header.source_system or (
-            _curies.fhir_system(header, header.source_vocabulary) if header.source_vocabulary else ""
-        )
+        rows = rows.sort("source_system", "target_system", "code", "display", maintain_order=True)
+        header = _identified(header, part, out)
         versions = {_system(header, prefix): version for prefix, version in header.sources.items()}
         with _fields.made_of(part, out, "w", newline="\n") as file:
             head = json.dumps(_head(self._release, header), ensure_ascii=False, indent=1).removesuffix("\n}")
             file.write(head + (',\n "group": [' if len(rows) else ""))
-            for place, (system, group) in enumerate(groupby(rows.iter_rows(), key=lambda row: row[0])):
+            for place, ((source, system), group) in enumerate(groupby(rows.iter_rows(), key=lambda row: row[:2])):
                 facts = self._release.group(source, header.source_version, system, versions.get(system, ""))
                 start = json.dumps(facts, ensure_ascii=False).removesuffix("}")
                 file.write(("," if place else "") + "\n" + start + (", " if facts else "") + '"element": [')
-                for count, (key, some) in enumerate(groupby(group, key=lambda row: row[1:3])):
-                    targets = [textio.json_value(row[3] or row[4]) for row in some if row[3] or row[4]]
+                for count, (key, some) in enumerate(groupby(group, key=lambda row: row[2:4])):
+                    targets = [textio.json_value(row[4] or row[5]) for row in some if row[4] or row[5]]
                     element = {name: value for name, value in zip(("code", "display"), key, strict=True) if value}
                     written_element = json.dumps(element | self._release.element(targets), ensure_ascii=False)
                     file.write(("," if count else "") + "\n" + written_element)
@@ -156,20 +164,46 @@ class Document:
 
     def losses(self, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
         def held(mapping: Mapping) -> Mapping:
-            system, target = _target(self._release, header, mapping)
+            system, target = self._target(header, mapping)
             nil = self._release.nil(mapping) or {}
             facts = self._release.facts(target) if target else _fields.nearest_in(nil.get("comment"))
             concept = _curies.from_fhir(header, system, target["code"]) if target else None
-            return _mapping(1, mapping.mention_code, _display(mapping), concept, facts)
+            source = _curies.vocabulary_of(header, _curies.source_system(header, mapping.mention_vocabulary))
+            back = _mapping(1, source, _source_code(mapping), _display(mapping), concept, facts)
+            return back.with_extras(target or {})
 
         return _fields.lost(mappings, lambda mapping: self._why(header, mapping), held)
+
+    def _target(self, header: Header, mapping: Mapping) -> tuple[str, Target | None]:
+        """Return target system and target of a mapping, with the word of the file that it was read from."""
+        if mapping.concept_id is None:
+            return (_curies.fhir_system(header, header.target_system) if header.target_system else ""), None
+        prefix = mapping.concept_id.partition(":")[0]
+        target = self._release.target(mapping, _curies.fhir_code(mapping.concept_id))
+        word = mapping.extras.get(self._release.RELATION)
+        if word in self._release.RELATIONS and self._release.RELATIONS[word] == mapping.relation:
+            target = self._release.target(mapping, target["code"], word)
+        return _curies.fhir_system(header, prefix), target
+
+    def said(self, path: Path, header: Header) -> Header:
+        """Return a header with what a document says of the whole map, where it says nothing yet."""
+        document = _document(path)
+        texts = {name: document[name] for name in document if isinstance(document[name], str)}
+        known = {attribute: texts.get(name, "") for name, attribute in OF_THE_MAP.items()}
+        with contextlib.suppress(UsageError):
+            known["date"] = day_of(texts.get("date", "")[:10])
+        written = _head(self._release, header) | _head(self._release, replace(header, set_id=known["set_id"]))
+        header.lost.update(name for name in document if name not in (*written, *OF_THE_MAP, *WRITTEN))
+        if texts.get("status", "draft") != "draft":
+            header.lost[f"status {texts['status']}"] += 1
+        return replace(header, **{name: text for name, text in known.items() if text and not getattr(header, name)})
 
     def _why(self, header: Header, mapping: Mapping) -> str | None:
         problem = self.validate(header, mapping)
         return _left_out(header, mapping) or (problem and problem.problem)
 
     def read(self, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-        number, source = 0, ""
+        number = 0
         for where, group in _each(_groups(path), "group"):
             try:
                 _check(group, where, texts=("target",))
@@ -178,7 +212,7 @@ class Document:
                 rejects.add(error.problem, file=path, field=error.field, value=error.value)
                 continue
             system = self._release.target_system(group)
-            source = source or str(group.get("source") or "")
+            source = _curies.vocabulary_of(header, str(group.get("source") or "").partition("|")[0])
             header.lost.update({"unmapped": 1} if group.get("unmapped") else {})
             for place, element in elements:
                 number += 1
@@ -191,7 +225,6 @@ class Document:
                 except InputError as error:
                     rejects.add(error.problem, file=path, line=number, field=error.field, value=error.value)
                     continue
-                _fields.read_as(header, group, source=source)
                 meant = False
                 nearest: dict[str, Any] = {}
                 for at, target in targets:
@@ -202,15 +235,14 @@ class Document:
                         meant = True
                         continue
                     if concept is not None:
-                        mapping = _mapping(number, code, display, concept, facts)
-                        self._count_lost(header, mapping, target)
-                        yield mapping
+                        mapping = _mapping(number, source, code, display, concept, facts)
+                        yield self._with_words(header, mapping, target)
                         meant = True
                     else:
                         nearest = nearest or facts or {}
                 # That it is not this concept says little where another is named.
                 if not meant:
-                    yield _mapping(number, code, display, None, nearest)
+                    yield _mapping(number, source, code, display, None, nearest)
 
     def _said(
         self, header: Header, system: str, group: str, target: Target, at: str
@@ -235,10 +267,9 @@ class Document:
             raise InputError(problem, field=f"{group}.target", value=system)
         return concept, facts
 
-    def _count_lost(self, header: Header, mapping: Mapping, target: Target) -> None:
-        """Count what a target says and its mapping does not, by what would be written of it."""
+    def _with_words(self, header: Header, mapping: Mapping, target: Target) -> Mapping:
+        """Return a mapping with its target's word for the relation; count what else it does not hold."""
         held = self._release.target(mapping, "")
-        _fields.read_as(header, target, **{name: held.get(name) for name in ("equivalence", "relationship")})
         properties = {property_["code"] for property_ in held.get("property", ())}
         others = [
             f"property {property_.get('code')}"
@@ -246,6 +277,8 @@ class Document:
             if property_.get("code") not in properties
         ]
         header.lost.update([*others, *(name for name in ("dependsOn", "product") if target.get(name))])
+        name = self._release.RELATION
+        return _fields.with_extras(mapping, {name: target.get(name) or ""}, held)
 
 
 def text(value: str | None) -> str | None:
@@ -257,13 +290,18 @@ def _left_out(header: Header, mapping: Mapping) -> str | None:
     return _fields.left_out(mapping, NO_PLACE, not header.with_review)
 
 
-def _groups(path: Path) -> list[Any]:
+def _document(path: Path) -> dict[str, Any]:
     try:
         document = textio.json_value(textio.read_bytes(path))
     except ValueError as error:
         raise InputError(f"not JSON that can be read: {error}", file=path) from None
     if not isinstance(document, dict) or document.get("resourceType") != "ConceptMap":
         raise InputError("no ConceptMap: its resourceType is another", file=path)
+    return document
+
+
+def _groups(path: Path) -> list[Any]:
+    document = _document(path)
     try:
         return _listed(document, "group", "")
     except InputError as error:
@@ -299,11 +337,19 @@ def _system(header: Header, prefix: str) -> str:
         return ""
 
 
-def _target(release: Release, header: Header, mapping: Mapping) -> tuple[str, Target | None]:
-    if mapping.concept_id is None:
-        return (_curies.fhir_system(header, header.target_system) if header.target_system else ""), None
-    prefix = mapping.concept_id.partition(":")[0]
-    return _curies.fhir_system(header, prefix), release.target(mapping, _curies.fhir_code(mapping.concept_id))
+def _source_code(mapping: Mapping) -> str:
+    """Return the code of a mention in its FHIR system."""
+    code, vocabulary = mapping.mention_code or "", mapping.mention_vocabulary or ""
+    return _curies.fhir_code(f"{vocabulary}:{code}") if code and _curies.PREFIX.fullmatch(vocabulary) else code
+
+
+def _identified(header: Header, part: Path, out: Path) -> Header:
+    """Return the header with a url made of the mappings, if nobody has given one."""
+    if header.set_id:
+        return header
+    header = replace(header, set_id=_curies.made_id(part.read_bytes()))
+    header.tell(f"{out}: the url is {header.set_id}; give your own with --set-id")
+    return header
 
 
 def _display(mapping: Mapping) -> str:
@@ -326,6 +372,14 @@ def _head(release: Release, header: Header) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if value}
 
 
-def _mapping(number: int, code: str | None, display: str, concept: str | None, facts: dict[str, Any] | None) -> Mapping:
+def _mapping(
+    number: int,
+    vocabulary: str | None,
+    code: str | None,
+    display: str,
+    concept: str | None,
+    facts: dict[str, Any] | None,
+) -> Mapping:
     """Return the mapping of an element and one of its targets."""
-    return bare(number, code or None, display, concept, **facts or {})
+    local = _curies.local_code(vocabulary, code) if vocabulary and code else code
+    return bare(number, local or None, display, concept, mention_vocabulary=vocabulary, **facts or {})

@@ -18,14 +18,16 @@ from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, TargetInfo
-from alphita.mappings.record import COLUMNS, JOINT, OTHERS, REVIEWED, Mapping, MappingType, Method, Relation, Status
+from alphita.mappings.record import COLUMNS, JOINT, OMOP, REVIEWED, Mapping, MappingType, Method, Relation, Status
 from alphita.registry import unknown
 
 T = TypeVar("T")
 # Rounded to two or three decimals is not lost.
 _ROUNDED = 0.0051
 # The row is numbered anew by whoever reads, and belongs to no format; OMOP's facts are the concept's.
-_COMPARED = tuple(name for name in OTHERS if name != "row")
+_COMPARED = tuple(name for name in COLUMNS if name not in ("row", "extra", *OMOP))
+# Extras that are words of a standard, never of a person: they are shown with their value.
+_WORDS = ("predicate_id", "mapping_justification", "equivalence", "relationship", "mappingStatus", "mappingType")
 UNSETTLED = "answers that nobody has accepted (--with-review writes them)"
 _OMOP_NUMBER = re.compile(r"OMOP:(0|[1-9]\d{0,9})")
 _NEAREST = re.compile(r"nearest concept: (.+?)(?: \((.*)\))?", re.DOTALL)
@@ -85,9 +87,53 @@ def no_column(name: str, path: Path, known: Sequence[str]) -> InputError:
 
 def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count the values of fields that are no column."""
-    left_out = [name for name in COLUMNS if name not in header.columns]
+    left_out = [name for name in COLUMNS if name not in header.columns and name != "extra"]
     counts = Counter(name for mapping in mappings for name in left_out if getattr(mapping, name) != _DEFAULTS.get(name))
+    if "extra" not in header.columns:
+        counts.update(word for mapping in mappings for word in lost_extras(mapping, {}))
     return dict(counts)
+
+
+def lost_extras(mapping: Mapping, held: Dictionary[str, str]) -> Iterator[str]:
+    """Yield the names of the extras of a mapping that are not `held`, with the words of standards."""
+    for name, text in mapping.extras.items():
+        if held.get(name) != text:
+            yield f"{name} {text}" if name in _WORDS else name
+
+
+def with_extras(mapping: Mapping, cells: Dictionary[str, str], own: Dictionary[str, str]) -> Mapping:
+    """Return a mapping with those cells of the row it was read from that are not what would be written of it."""
+    return mapping.with_extras({name: cell for name, cell in cells.items() if cell and own.get(name, "") != cell})
+
+
+def overlaid(
+    own: dict[str, str], mapping: Mapping, names: Collection[str], read: Callable[[dict[str, str]], Mapping]
+) -> dict[str, str]:
+    """Return the cells of a mapping, in the words that it was read with wherever these still say the same of it.
+
+    Args:
+        own: the cells by name, in our words.
+        names: of the cells that may have another word.
+        read: returns the mapping of such cells.
+    """
+    extras = {name: text for name, text in mapping.extras.items() if name in names}
+    least = set(_differing(mapping, read(own))) if extras else set()
+    for name, text in extras.items():
+        with contextlib.suppress(InputError):
+            if least.issuperset(_differing(mapping, read(own | {name: text}))):
+                own = own | {name: text}
+    return own
+
+
+def _differing(mapping: Mapping, other: Mapping) -> list[str]:
+    return [name for name in _COMPARED if not _is_same(name, getattr(mapping, name), getattr(other, name))]
+
+
+def _is_same(name: str, before: object, after: object) -> bool:
+    if isinstance(before, float) and isinstance(after, float):
+        return math.isclose(before, after, abs_tol=_ROUNDED)
+    # That the codes of a file have one vocabulary, its header says.
+    return before == after or (name == "mention_vocabulary" and before is None)
 
 
 def mappings(
@@ -126,6 +172,8 @@ def value(name: str, cell: object) -> object:
             raise ValueError(textio.NO_TEXT)
         if name in _ALLOWED and cell not in _ALLOWED[name]:
             raise ValueError(f"must be one of {list(_ALLOWED[name])}")
+        if name == "extra":
+            _check_extra(cell)
         return cell
     if isinstance(cell, bool) or not isinstance(cell, int | float | str):
         raise ValueError("must be a number")
@@ -137,6 +185,16 @@ def value(name: str, cell: object) -> object:
     if least is not None and most is not None and not least <= number <= most:
         raise ValueError(f"must be from {least:g} to {most:g}")
     return number
+
+
+def _check_extra(cell: str) -> None:
+    try:
+        extras = textio.json_value(cell)
+    except ValueError:
+        extras = None
+    texts = extras.values() if isinstance(extras, dict) else [None]
+    if not all(isinstance(text, str) and textio.is_text(text) for text in texts):
+        raise ValueError("must be a JSON object of texts")
 
 
 def _whole(cell: int | float | str) -> int:
@@ -151,7 +209,7 @@ def _whole(cell: int | float | str) -> int:
 
 
 def all_but(*kept: str) -> tuple[str, ...]:
-    """Return the columns that a format loses: those but `row`, `concept_id` and `kept`."""
+    """Return the columns that a format loses: those but `row`, `concept_id`, `extra` and `kept`."""
     return tuple(name for name in _COMPARED if name not in ("concept_id", *kept))
 
 
@@ -173,13 +231,8 @@ def count(pairs: Iterable[tuple[Mapping, Mapping]]) -> dict[str, int]:
     """Count the fields whose value is not the same in what is written and what is read back."""
     counts: Counter[str] = Counter()
     for written, back in pairs:
-        for name in _COMPARED:
-            before, after = getattr(written, name), getattr(back, name)
-            if before == after:
-                continue
-            if isinstance(before, float) and isinstance(after, float) and math.isclose(before, after, abs_tol=_ROUNDED):
-                continue
-            counts[name] += 1
+        counts.update(_differing(written, back))
+        counts.update(lost_extras(written, back.extras))
     return dict(counts)
 
 

@@ -22,6 +22,7 @@ STREAMS = False
 READS = True
 PREFIXED = True
 IS_MAP = True
+HOLDS = _conceptmap.HOLDS
 LOSSES = _fields.all_but("mention_code", "relation")
 
 EQUIVALENCES = {"exact": "equivalent", "broad": "wider", "narrow": "narrower", "related": "inexact", None: "relatedto"}
@@ -35,6 +36,7 @@ NEEDED = {"narrower": NARROWER, "inexact": INEXACT}
 
 
 class _R4:
+    RELATION, RELATIONS = "equivalence", RELATIONS
     FIELDS: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
     @staticmethod
@@ -47,8 +49,8 @@ class _R4:
         return str(group.get("target") or "")
 
     @staticmethod
-    def target(mapping: Mapping, code: str) -> Target:
-        equivalence = EQUIVALENCES[mapping.relation]
+    def target(mapping: Mapping, code: str, word: str = "") -> Target:
+        equivalence = word or EQUIVALENCES[mapping.relation]
         comment = text(mapping.comment) or NEEDED.get(equivalence)
         facts = {"code": code, "display": text(mapping.concept_name), "equivalence": equivalence, "comment": comment}
         return {name: value for name, value in facts.items() if value}
@@ -79,5 +81,5 @@ class _R4:
 
 _DOCUMENT = _conceptmap.Document(_R4())
 begin, encode, finish = _DOCUMENT.begin, _DOCUMENT.encode, _DOCUMENT.finish
-validate, losses, read = _DOCUMENT.validate, _DOCUMENT.losses, _DOCUMENT.read
+validate, losses, read, said = _DOCUMENT.validate, _DOCUMENT.losses, _DOCUMENT.read, _DOCUMENT.said
 split_complete = _fields.split_complete

@@ -22,6 +22,7 @@ STREAMS = False
 READS = True
 PREFIXED = True
 IS_MAP = True
+HOLDS = _conceptmap.HOLDS
 LOSSES = _fields.all_but("mention_code")
 
 RELATIONSHIPS = {
@@ -41,6 +42,7 @@ UNRELATED = "not-related-to"
 
 
 class _R5:
+    RELATION, RELATIONS = "relationship", RELATIONS
     FIELDS: dict[str, Any] = {  # noqa: RUF012 - never changed
         "property": [
             {"code": "confidence", "description": "calibrated probability that the target is right", "type": "decimal"},
@@ -59,12 +61,12 @@ class _R5:
         return str(group.get("target") or "").partition("|")[0]
 
     @staticmethod
-    def target(mapping: Mapping, code: str) -> Target:
+    def target(mapping: Mapping, code: str, word: str = "") -> Target:
         comment = text(mapping.comment) or (NARROWER if mapping.relation == "narrow" else None)
         facts = {
             "code": code,
             "display": text(mapping.concept_name),
-            "relationship": RELATIONSHIPS[mapping.relation],
+            "relationship": word or RELATIONSHIPS[mapping.relation],
             "comment": comment,
             "property": [
                 *(
@@ -116,5 +118,5 @@ def _canonical(system: str, version: str) -> str:
 
 _DOCUMENT = _conceptmap.Document(_R5())
 begin, encode, finish = _DOCUMENT.begin, _DOCUMENT.encode, _DOCUMENT.finish
-validate, losses, read = _DOCUMENT.validate, _DOCUMENT.losses, _DOCUMENT.read
+validate, losses, read, said = _DOCUMENT.validate, _DOCUMENT.losses, _DOCUMENT.read, _DOCUMENT.said
 split_complete = _fields.split_complete

@@ -427,7 +427,7 @@ def _particulars(mapping: Mapping, *, whole: bool = False) -> str:
     return (
         "<p class=quiet>"
         + " · ".join(
-            f"{name}: \u2068{text(value)}\u2069" for name, value in _particular_fields(mapping, whole) if value
+            f"{text(name)}: \u2068{text(value)}\u2069" for name, value in _particular_fields(mapping, whole) if value
         )
         + "</p>"
     )
@@ -451,6 +451,8 @@ def _particular_fields(mapping: Mapping, whole: bool) -> Iterator[tuple[str, str
     yield "retired concept", mapping.retired_concept
     yield "nearest concept", " ".join(filter(None, (mapping.nearest_id, mapping.nearest_name)))
     yield "reviewed", mapping.reviewed_at
+    yield "vocabulary of the mention", mapping.mention_vocabulary
+    yield from mapping.extras.items()
     if whole:
         yield "also names", ", ".join(_several(mapping.homonyms))
         yield "contradiction", ", ".join(_several(mapping.contradictions))

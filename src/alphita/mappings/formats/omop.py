@@ -1,6 +1,8 @@
 """OMOP SOURCE_TO_CONCEPT_MAP. Specification: https://ohdsi.github.io/CommonDataModel/cdm54.html#source_to_concept_map
 Version 5.4 of the Common Data Model, as the comma-separated file that Usagi exports.
 
+The rows keep the vocabulary of their codes, source_concept_id and dates of the file that they were read from.
+
 A mention without a code is its own source_code. In a mention tabs and line breaks become one blank, in both columns.
 NIL has target_concept_id 0 of vocabulary "None". Only "maps to" has a place here, and no rejection: other types of
 target and mappings that were rejected, flagged or ignored are left out, and counted, as are further candidates. A code
@@ -47,7 +49,11 @@ COLUMNS = (
     *("source_code", "source_concept_id", "source_vocabulary_id", "source_code_description", "target_concept_id"),
     *("target_vocabulary_id", "valid_start_date", "valid_end_date", "invalid_reason"),
 )
-CODE, TEXT, TARGET = map(COLUMNS.index, ("source_code", "source_code_description", "target_concept_id"))
+CODE, VOCABULARY, TEXT, TARGET = map(
+    COLUMNS.index, ("source_code", "source_vocabulary_id", "source_code_description", "target_concept_id")
+)
+# What a row says beside its mapping.
+SAID = ("source_concept_id", "target_vocabulary_id", "valid_start_date", "valid_end_date")
 NIL = "0"
 MOST = {"source_code": 50, "source_vocabulary_id": 20, "source_code_description": 255, "target_vocabulary_id": 20}
 START, END = "1970-01-01", "2099-12-31"
@@ -62,7 +68,7 @@ MAPS_TO = "map it through 'Maps to' in CONCEPT_RELATIONSHIP, or normalise with -
 def begin(header: Header) -> bytes:
     """Return the line of column names."""
     name = header.source_vocabulary
-    if not name or len(name) > MOST["source_vocabulary_id"]:
+    if not (name or header.is_coded) or len(name) > MOST["source_vocabulary_id"]:
         raise UsageError(
             f"SOURCE_TO_CONCEPT_MAP needs a source_vocabulary_id of 1 to 20 characters, not {name!r}: "
             "--source-vocabulary MY_CODES"
@@ -83,16 +89,16 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
 def finish(header: Header, part: Path, out: Path) -> None:
     """Write each pair of code and target once, aside, rename, remove the part, and tell how many rows were left out."""
     mapped = _with_and_without(part)
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[tuple[str, str], str]] = set()
     repeats = nils = texts = 0
     with _fields.made_of(part, out, "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for row in _rows_of(part):
-            # The vocabulary of the codes is one, the header's.
-            pair = (row[CODE], row[TARGET])
+            code, target = (row[CODE], row[VOCABULARY]), row[TARGET]
+            pair = (code, target)
             if pair in seen:
                 repeats += 1
-            elif row[TARGET] == NIL and row[CODE] in mapped:
+            elif target == NIL and code in mapped:
                 nils += 1
             else:
                 seen.add(pair)
@@ -117,9 +123,12 @@ def validate(header: Header, mapping: Mapping) -> Problem | None:
         return Problem("a source code of more than 50 characters", "mention_code", code)
     if "\r" in code:
         return Problem("a carriage return in a source code", "mention_code", code)
+    if not 0 < len(_vocabulary(header, mapping)) <= MOST["source_vocabulary_id"]:
+        why = "a code without a vocabulary id of 1 to 20 characters; say --source-vocabulary MY_CODES"
+        return Problem(why, "mention_vocabulary", _vocabulary(header, mapping))
     for concept_id in [None] if mapping.concept_id is None else mapping.concept_id.split("|"):
         target = _fields.omop_target(header, concept_id)
-        if target is None or not target.vocabulary:
+        if target is None or not (target.vocabulary or mapping.extras.get("target_vocabulary_id")):
             return Problem("a concept without OMOP's concept id and vocabulary", "concept_id", concept_id)
         if len(target.vocabulary) > MOST["target_vocabulary_id"]:
             return Problem("a vocabulary id of more than 20 characters", "concept_id", concept_id)
@@ -137,16 +146,17 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     def held(mapping: Mapping) -> Mapping:
         row = dict(zip(COLUMNS, _row(header, mapping), strict=True))
         # The OMOP number is another name of the same concept.
-        return replace(_mapping(row, 1, int(row["target_concept_id"])), concept_id=mapping.concept_id)
+        back = _mapping(row, 1, int(row["target_concept_id"])).with_extras(row)
+        return replace(back, concept_id=mapping.concept_id)
 
     return _fields.lost(mappings, lambda mapping: _why(header, mapping), held)
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; concepts are named by OMOP's numbers (`OMOP:4329847`). Rows with an invalid_reason are set aside."""
-    number, last, vocabulary = 0, None, ""
+    number, last = 0, None
     for line, cells in textio.table(path, ",", ("source_code", "target_concept_id"), rejects, how=header.reading):
-        source = (cells["source_code"], cells.get("source_code_description"))
+        source = tuple(map(cells.get, ("source_code", "source_code_description", "source_vocabulary_id")))
         number += source != last
         last = source
         if cells.get("invalid_reason"):
@@ -157,12 +167,9 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         elif not cells["source_code"]:
             rejects.add("empty", file=path, line=line, field="source_code")
         else:
-            vocabulary = vocabulary or cells.get("source_vocabulary_id", "")
-            _fields.read_as(header, cells, source_vocabulary_id=vocabulary)
-            for name, usual in (("source_concept_id", "0"), ("valid_start_date", START), ("valid_end_date", END)):
-                if cells.get(name, "") not in ("", usual):
-                    header.lost[name] += 1
-            yield _mapping(cells, number, concept)
+            mapping = _mapping(cells, number, concept)
+            own = dict(zip(COLUMNS, _own_row(header, mapping), strict=True))
+            yield _fields.with_extras(mapping, {name: cells.get(name, "") for name in SAID}, own)
 
 
 def _left_out(header: Header, mapping: Mapping) -> str | None:
@@ -181,19 +188,32 @@ def _rows_of(part: Path) -> Iterator[list[str]]:
         yield from (record.cells for record in textio.records(file, ","))
 
 
-def _with_and_without(part: Path) -> set[str]:
-    """Return the codes of which one row says that they have no target, and another one gives one."""
-    without = {row[CODE] for row in islice(_rows_of(part), 1, None) if row[TARGET] == NIL}
-    return {row[CODE] for row in islice(_rows_of(part), 1, None) if row[TARGET] != NIL and row[CODE] in without}
+def _with_and_without(part: Path) -> set[tuple[str, str]]:
+    """Return the codes, with their vocabularies, that have no target in one row and have one in another."""
+    without = {(row[CODE], row[VOCABULARY]) for row in islice(_rows_of(part), 1, None) if row[TARGET] == NIL}
+    codes = ((row[CODE], row[VOCABULARY]) for row in islice(_rows_of(part), 1, None) if row[TARGET] != NIL)
+    return without.intersection(codes)
+
+
+def _vocabulary(header: Header, mapping: Mapping) -> str:
+    return header.source_vocabulary or mapping.mention_vocabulary or ""
 
 
 def _row(header: Header, mapping: Mapping) -> list[str]:
+    """Return the cells of a mapping; OMOP's own facts are before those of the file that it was read from."""
+    own = dict(zip(COLUMNS, _own_row(header, mapping), strict=True))
+    vocabulary = own["target_vocabulary_id"]
+    said = {name: text for name, text in mapping.extras.items() if name in SAID}
+    return list((own | said | ({"target_vocabulary_id": vocabulary} if vocabulary else {})).values())
+
+
+def _own_row(header: Header, mapping: Mapping) -> list[str]:
     target = _fields.omop_target(header, mapping.concept_id) or _fields.NO_OMOP
     description = _in_one_line(mapping.mention)
     return [
         mapping.mention_code or description,
         "0",
-        header.source_vocabulary,
+        _vocabulary(header, mapping),
         description[: MOST["source_code_description"]],
         str(target.omop_concept_id),
         target.vocabulary,
@@ -211,7 +231,9 @@ def _in_one_line(text: str) -> str:
 def _mapping(row: dict[str, str], number: int, concept: int) -> Mapping:
     code, mention = row["source_code"], row.get("source_code_description") or row["source_code"]
     nil = concept == 0
-    return bare(number, None if code == mention else code, mention, None if nil else f"OMOP:{concept}")
+    vocabulary = row.get("source_vocabulary_id") or None
+    own_code = None if code == mention else code
+    return bare(number, own_code, mention, None if nil else f"OMOP:{concept}", mention_vocabulary=vocabulary)
 
 
 def load_concepts(path: Path, wanted: Collection[str]) -> dict[str, TargetInfo]:

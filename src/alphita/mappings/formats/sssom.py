@@ -1,7 +1,7 @@
 """SSSOM/TSV. Specification: https://mapping-commons.github.io/sssom/spec-formats-tsv/
 Version 1.1, in its canonical form: rows and prefixes sorted, no empty column, numbers of at most three decimals.
 
-A mention with a code is a subject of the prefix `source_vocabulary`; one without is an `rdfs literal`. NIL is
+A mention with a code is a subject with the prefix of its vocabulary; one without is an `rdfs literal`. NIL is
 `sssom:NoTermFound` as object of skos:exactMatch, with the target system as object_source: a CURIE without a local part,
 which stands for the URI of its prefix. Its comment names the nearest concept, unless a person wrote one. A rejection
 has the predicate_modifier `Not`. A mapping whose relation is not known makes the weakest claim there is, and is
@@ -11,27 +11,31 @@ would say nothing in SSSOM, are left out, and counted.
 match_string and reviewer_label have several values, joined by `|`. A matched term is one of them, whatever marks it
 holds; reviewers are joined by `|` in a mapping as well.
 
+What a file says of a row in other words and other slots is kept in the mapping's `extra`, what it says of the whole set
+in the header, and both are written again. A set without an id has one made of its rows.
+
 Rows are sorted in memory when the file is finished: about 1 GB for a million. Rows alike in all are written once: of
 strings without codes, those that occur twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dictionary
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, Problem, _curies, _fields
+from alphita.mappings.formats import Header, Problem, _curies, _fields, day_of
 from alphita.mappings.formats._fields import split_complete
 from alphita.mappings.record import Mapping, bare
-from alphita.terminology import prefixes
 from alphita.terminology.sssom import LITERAL, NO_TERM, SssomFile
 
 __all__ = ["split_complete"]
@@ -41,16 +45,38 @@ STREAMS = False
 READS = True
 PREFIXED = True
 LOSSES = _fields.all_but("mention", "confidence", "comment")
+HOLDS = ("set_id", "version", "licence", "date", "tool", "source_version", "sources", "curies", "metadata")
 
 # In the order of the specification's table.
 SLOTS = (
-    *("subject_id", "subject_label", "predicate_id", "predicate_modifier", "object_id", "object_label"),
-    *("mapping_justification", "reviewer_label", "subject_type", "object_source", "review_date", "confidence"),
-    *("match_string", "similarity_score", "similarity_measure", "comment"),
+    *("record_id", "subject_id", "subject_label", "subject_category", "predicate_id", "predicate_label"),
+    *("predicate_modifier", "object_id", "object_label", "object_category", "mapping_justification", "author_id"),
+    *("author_label", "reviewer_id", "reviewer_label", "creator_id", "creator_label", "license", "subject_type"),
+    *("subject_source", "subject_source_version", "object_type", "object_source", "object_source_version"),
+    *("predicate_type", "mapping_provider", "mapping_source", "mapping_cardinality", "cardinality_scope"),
+    *("mapping_tool", "mapping_tool_id", "mapping_tool_version", "mapping_date", "publication_date", "review_date"),
+    *("confidence", "reviewer_agreement", "curation_rule", "curation_rule_text", "subject_match_field"),
+    *("object_match_field", "match_string", "subject_preprocessing", "object_preprocessing", "similarity_score"),
+    *("similarity_measure", "see_also", "issue_tracker_item", "other", "comment"),
 )
+# Those of CURIEs.
+ENTITIES = (
+    *("subject_id", "predicate_id", "object_id", "author_id", "reviewer_id", "creator_id", "subject_source"),
+    *("object_source", "mapping_source", "mapping_tool_id", "curation_rule", "issue_tracker_item", "record_id"),
+    *("subject_match_field", "object_match_field", "subject_preprocessing", "object_preprocessing"),
+)
+# Slots of the metadata, and the attributes of a header that hold them.
+OF_THE_SET = {
+    "mapping_set_id": "set_id",
+    "mapping_set_version": "version",
+    "license": "licence",
+    "subject_source_version": "source_version",
+}
 # Said once in the metadata where all rows agree.
 PROPAGATED = ("subject_type", "object_source", "similarity_measure")
 COSINE = "cosine similarity"
+# SSSOM's own word for a set whose licence nobody has said.
+NO_LICENCE = "https://w3id.org/sssom/license/unspecified"
 PREDICATES = {
     "exact": "skos:exactMatch",
     "broad": "skos:broadMatch",
@@ -76,6 +102,7 @@ MADE: dict[str, tuple[str, str | None]] = {
     THRESHOLD: ("nearest", "letters"),
     SEMANTIC: ("nearest", "vectors"),
 }
+_PLAIN = Header()
 _SAFE = "-._~!$&'()*+,;=:@"
 # Prefixes that need no declaration.
 BUILT_IN = ("owl", "rdf", "rdfs", "semapv", "skos", "sssom")
@@ -86,12 +113,6 @@ _CURIE = re.compile(r"[A-Za-z_][\w.-]*:[^\s|\"<>]+")
 
 def begin(header: Header) -> bytes:
     """Return nothing: the metadata are written at the end, when the prefixes in use are known."""
-    if not header.set_id:
-        raise UsageError("SSSOM needs an id of the mapping set: --set-id https://example.org/mappings/mine.sssom.tsv")
-    if not header.licence:
-        raise UsageError(
-            "SSSOM needs the licence of the mapping set: --licence https://creativecommons.org/publicdomain/zero/1.0/"
-        )
     for prefix in (header.source_vocabulary, header.target_system):
         if prefix:
             _curies.uri(header, prefix)
@@ -114,15 +135,17 @@ def finish(header: Header, part: Path, out: Path) -> None:
     written = len(rows)
     rows = rows.fill_null("").unique().sort(SLOTS)
     common = {name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]}
-    used = sorted(
-        {prefix for name in ("subject_id", "object_id", "object_source") for prefix in prefixes_in(rows[name])}
-    )
+    used = sorted({prefix for name in ENTITIES for prefix in prefixes_in(rows[name])})
     needed = ("subject_label", "predicate_id", "object_id", "mapping_justification")
     columns = [
         name
         for name in SLOTS
         if name not in common and ((rows[name] != "").any() or (not len(rows) and name in needed))
     ]
+    header = _identified(header, rows, out)
+    for prefix in used:
+        if _curies.subject_uri(header, prefix).startswith(_curies.SOURCE):
+            header.tell(f"{out}: nobody has declared the prefix {prefix}; declare it: --prefix {prefix}=https://...")
     with _fields.made_of(part, out, "w", newline="\n") as file:
         file.writelines(f"#{line}\n" for line in metadata_lines(header, used, common))
         file.write("\t".join(columns) + "\n")
@@ -130,6 +153,18 @@ def finish(header: Header, part: Path, out: Path) -> None:
             file.write("\t".join(map(cell, row)) + "\n")
     if repeats := written - len(rows):
         header.tell(f"{out}: {repeats:,} rows that repeat another one in all were left out")
+
+
+def _identified(header: Header, rows: Any, out: Path) -> Header:  # noqa: ANN401 - a polars DataFrame
+    """Return the header with an id of the set, made of its rows, and a licence, if nobody has given them."""
+    if not header.set_id:
+        content = "\n".join("\t".join(row) for row in rows.iter_rows())
+        header = replace(header, set_id=_curies.made_id(content.encode()))
+        header.tell(f"{out}: the id of the set is {header.set_id}; give your own with --set-id")
+    if not header.licence:
+        header = replace(header, licence=NO_LICENCE)
+        header.tell(f"{out}: the licence is {NO_LICENCE}; give yours with --licence")
+    return header
 
 
 def validate(header: Header, mapping: Mapping) -> Problem | None:
@@ -144,49 +179,52 @@ def validate(header: Header, mapping: Mapping) -> Problem | None:
 
 def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count what the file does not hold."""
-    own = (header.source_vocabulary,)
-    return _fields.lost(
-        mappings, lambda mapping: _why(header, mapping), lambda mapping: _mapping(own, _slots(header, mapping), 1)
+
+    def held(mapping: Mapping) -> Mapping:
+        slots = _slots(header, mapping)
+        return _mapping(slots, 1).with_extras(slots)
+
+    return _fields.lost(mappings, lambda mapping: _why(header, mapping), held)
+
+
+def said(path: Path, header: Header) -> Header:
+    """Return a header with a file's metadata, where it says nothing yet."""
+    file = SssomFile.open(path)
+    known: dict[str, Any] = {attribute: file.metadata.get(slot, "") for slot, attribute in OF_THE_SET.items()}
+    with contextlib.suppress(UsageError):
+        known["date"] = day_of(file.metadata.get("mapping_date", ""))
+    if tool := file.metadata.get("mapping_tool"):
+        known |= {"tool": tool, "tool_version": file.metadata.get("mapping_tool_version", "")}
+    written = {*OF_THE_SET, "sssom_version", "mapping_date", "mapping_tool", "mapping_tool_version", *PROPAGATED}
+    return replace(
+        header,
+        **{name: value for name, value in known.items() if value and getattr(header, name) == getattr(_PLAIN, name)},
+        curies=file.curies,
+        metadata={slot: lines for slot, lines in file.lines.items() if slot not in written},
     )
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file. Subjects are numbered in its order; an unknown predicate or subject type sets a row aside."""
     file = SssomFile.open(path)
-    own = {header.source_vocabulary, _only_prefix(file)}
     rows = file.rows(("predicate_id", "mapping_justification"), PROPAGATED, rejects)
     number, last = 0, None
-    for line, slots in _fields.warn_unused_columns(rows, SLOTS, path, header.tell):
+    for line, slots in rows:
         subject = (slots.get("subject_id"), slots.get("subject_label"))
         number += subject != last
         last = subject
         try:
-            mapping = _mapping(own, slots, number, file)
+            mapping = _mapping(slots, number, file)
         except InputError as error:
             rejects.add(error.problem, file=path, line=line, field=error.field, value=error.value)
         else:
-            _count_lost(header, mapping, slots)
-            yield mapping
+            yield _fields.with_extras(mapping, slots, _told(mapping, slots))
 
 
-def _only_prefix(file: SssomFile) -> str:
-    """Return the prefix that all subjects have, if it is declared; "" otherwise."""
-    subject_prefixes = {slots.get("subject_id", "").partition(":")[0] for _, slots in file.rows((), (), Rejects())} - {
-        ""
-    }
-    only = subject_prefixes.pop() if len(subject_prefixes) == 1 else ""
-    return only if only in file.curies or prefixes.canonical(only) in prefixes.table() else ""
-
-
-def _count_lost(header: Header, mapping: Mapping, slots: Dictionary[str, str]) -> None:
-    is_known = slots["mapping_justification"] in (*MADE, COMPOSITE, MANUAL, REVIEW)
-    _fields.read_as(
-        header,
-        slots,
-        predicate_id=PREDICATES[mapping.relation or "exact"],
-        mapping_justification=None if is_known else UNSPECIFIED,
-        similarity_measure=None if mapping.similarity is None else COSINE,
-    )
+def _told(mapping: Mapping, slots: Dictionary[str, str]) -> dict[str, str]:
+    """Return the slots of a row that its mapping holds, by what would be written of it: ids and numbers always."""
+    own = _own_slots(mapping, _subject(_PLAIN, mapping), "")
+    return own | {name: slots.get(name, "") for name in ("subject_id", "object_id", "confidence", "similarity_score")}
 
 
 def _left_out(mapping: Mapping) -> str | None:
@@ -201,15 +239,22 @@ def _why(header: Header, mapping: Mapping) -> str | None:
 
 
 def _subject(header: Header, mapping: Mapping) -> str:
-    if not header.source_vocabulary or not mapping.mention_code:
+    prefix = header.source_vocabulary or _curies.prefix_of(header, mapping.mention_vocabulary or "")
+    if not prefix or not mapping.mention_code:
         return ""
-    return f"{header.source_vocabulary}:{quote(mapping.mention_code, safe=_SAFE)}"
+    return f"{prefix}:{quote(_curies.local_code(prefix, mapping.mention_code), safe=_SAFE)}"
 
 
 def _slots(header: Header, mapping: Mapping) -> dict[str, str]:
-    subject = _subject(header, mapping)
+    """Return the slots of a mapping, in the words of the file that it was read from where they say the same."""
     if mapping.concept_id is not None:
         _curies.uri(header, mapping.concept_id.partition(":")[0])
+    source = f"{header.target_system}:" if mapping.concept_id is None and header.target_system else ""
+    own = _own_slots(mapping, _subject(header, mapping), source)
+    return _fields.overlaid(own, mapping, SLOTS, lambda slots: _mapping(slots, 1))
+
+
+def _own_slots(mapping: Mapping, subject: str, source: str) -> dict[str, str]:
     justification = _justification(mapping)
     similarity = mapping.similarity if mapping.similarity is not None and mapping.similarity >= 0 else None
     nil, rejected = mapping.concept_id is None, mapping.status == "rejected"
@@ -225,7 +270,7 @@ def _slots(header: Header, mapping: Mapping) -> dict[str, str]:
         "mapping_justification": justification,
         "reviewer_label": "|".join(map(value_of, (mapping.reviewer or "").split("|"))),
         "subject_type": "" if subject else LITERAL,
-        "object_source": f"{header.target_system}:" if nil and header.target_system else "",
+        "object_source": source,
         "review_date": (mapping.reviewed_at or "")[:10] if mapping.reviewer else "",
         "confidence": decimals(mapping.confidence),
         "match_string": value_of(mapping.matched_term or "") if justification == LEXICAL else "",
@@ -249,11 +294,11 @@ def _justification(mapping: Mapping) -> str:
     return COMPOSITE if mapping.routes or mapping.method in ("abbreviation", "nil") else UNSPECIFIED
 
 
-def _mapping(own: Collection[str], slots: Dictionary[str, str], number: int, file: SssomFile | None = None) -> Mapping:
-    """Return the mapping of a row's slots; codes have no prefix of `own`."""
+def _mapping(slots: Dictionary[str, str], number: int, file: SssomFile | None = None) -> Mapping:
+    """Return the mapping of a row's slots; of a predicate that is none of ours, no relation is known."""
     predicate, modifier = slots["predicate_id"], slots.get("predicate_modifier", "")
-    if predicate not in RELATIONS:
-        raise InputError(f"must be one of {sorted(RELATIONS)}", field="predicate_id", value=predicate)
+    if not _CURIE.fullmatch(predicate):
+        raise InputError("not a CURIE", field="predicate_id", value=predicate)
     if modifier not in ("", "Not"):
         raise InputError("must be Not or empty", field="predicate_modifier", value=modifier)
     subject, label = slots.get("subject_id", ""), slots.get("subject_label", "")
@@ -269,9 +314,10 @@ def _mapping(own: Collection[str], slots: Dictionary[str, str], number: int, fil
     status = "rejected" if modifier else "approved" if reviewed else "unreviewed"
     comment = slots.get("comment") or None
     concept = None if nil else file.curie(object_) if file else object_
+    vocabulary, colon, local = (file.curie(subject) if file else subject).partition(":")
     return bare(
         number,
-        _code(own, subject),
+        (unquote(local) if colon else subject) or None,
         label,
         concept,
         concept_name=slots.get("object_label") or None,
@@ -280,17 +326,13 @@ def _mapping(own: Collection[str], slots: Dictionary[str, str], number: int, fil
         confidence=_number(slots, "confidence"),
         method="nil" if nil else method,
         routes=None if nil else routes,
-        relation=None if nil else RELATIONS[predicate],
+        relation=None if nil else RELATIONS.get(predicate),
+        mention_vocabulary=vocabulary if colon else None,
         status=status,
         reviewer=joined(slots.get("reviewer_label", "")) or None,
         reviewed_at=slots.get("review_date") or None,
         **{"comment": comment} | (_fields.nearest_in(comment) if nil else {}),
     )
-
-
-def _code(own: Collection[str], subject: str) -> str | None:
-    prefix, _, local = subject.partition(":")
-    return (unquote(local) if prefixes.canonical(prefix) in map(prefixes.canonical, own) else subject) or None
 
 
 def _number(slots: Dictionary[str, str], name: str) -> float | None:
@@ -326,18 +368,17 @@ def decimals(number: float | None) -> str:
 
 def prefixes_in(ids: Any) -> set[str]:  # noqa: ANN401 - a polars Series
     """Return the prefixes in some CURIEs that need a declaration."""
-    return {
-        prefix for prefix in ids.str.split(":").list.first().unique().to_list() if prefix and prefix not in BUILT_IN
-    }
+    found = ids.str.split("|").explode().str.extract(r"^([A-Za-z_][\w.-]*):(?:[^/]|$)").unique().to_list()
+    return {prefix for prefix in found if prefix and prefix not in BUILT_IN}
 
 
 def metadata_lines(header: Header, used: Sequence[str], common: dict[str, str]) -> Iterator[str]:
     """Yield the lines of the YAML block, in the order of the specification's table."""
     yield 'sssom_version: "1.1"'
-    if used:
+    if declared := {**header.curies, **{prefix: _curies.subject_uri(header, prefix) for prefix in used}}:
         yield "curie_map:"
-        for prefix in used:
-            yield f"  {yaml(prefix)}: {yaml(_curies.uri(header, prefix))}"
+        for prefix in sorted(declared):
+            yield f"  {yaml(prefix)}: {yaml(declared[prefix])}"
     objects = [prefix for prefix in used if prefix != header.source_vocabulary and prefix in header.sources]
     slots = {
         "mapping_set_id": header.set_id,
@@ -355,6 +396,8 @@ def metadata_lines(header: Header, used: Sequence[str], common: dict[str, str]) 
     for name, value in slots.items():
         if value:
             yield f"{name}: {value if name == 'mapping_date' else yaml(value)}"
+    for name, lines in header.metadata.items():
+        yield from () if slots.get(name) else lines
 
 
 def yaml(text: str) -> str:

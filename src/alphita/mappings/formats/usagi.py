@@ -13,6 +13,8 @@ Usagi takes the status of a mention from its first row, and every row's concept 
 have one status: the one its targets agree on; else FLAGGED if one of them is flagged, else UNCHECKED. A rejected target
 is left out where the mention has another one, and counted.
 
+The columns that a table of codes added (ADD_INFO), the domain, and who created a row, when and for whom, are kept.
+
 Usagi takes neighbouring rows of one code and name for one mention. So a mention that is given several times, one after
 the other, is written once, with the sum of its frequencies, also across runs (see `split_complete`). A target that a
 file repeats is read once.
@@ -48,8 +50,9 @@ COLUMNS = (
     *("equivalence", "statusSetBy", "statusSetOn", "conceptId", "conceptName", "domainId", "mappingType", "comment"),
     *("createdBy", "createdOn", "assignedReviewer"),
 )
-# Those after it are not read.
-KNOWN = COLUMNS[: COLUMNS.index("createdBy")]
+# What a row says in other words, or beside its mapping; a table of one's own adds columns of this name.
+ADDED = "ADD_INFO:"
+SAID = ("mappingStatus", "equivalence", "domainId", "mappingType", "createdBy", "createdOn", "assignedReviewer")
 EQUIVALENCES = {"exact": "EQUAL", "broad": "WIDER", "narrow": "NARROWER", "related": "INEXACT", None: "UNREVIEWED"}
 RELATIONS = {name: relation for relation, name in EQUIVALENCES.items()} | {"EQUIVALENT": "exact", "UNMATCHED": None}
 # A mention whose every target is rejected has no place in Usagi but as one that is flagged for another look.
@@ -88,7 +91,21 @@ class _Mention(NamedTuple):
 
 def begin(header: Header) -> bytes:
     """Return the line of column names."""
-    return (",".join(COLUMNS) + "\n").encode()
+    return (",".join(map(_cell, _columns(header))) + "\n").encode()
+
+
+def said(path: Path, header: Header) -> Header:
+    """Return a header with the names of the columns that a file adds."""
+    how = header.reading._replace(tell=None)
+    delimiter, lines, _ = textio.divided((line for _, line in textio.streamed(path, how)), ",", path, how)
+    first = textio.line_cells(next(lines, "").rstrip("\r\n"), delimiter)
+    return replace(header, extra=tuple(name for name in first if name.startswith(ADDED)))
+
+
+def _columns(header: Header) -> tuple[str, ...]:
+    """Return all columns, as Usagi orders them: those that a table adds stand before the score."""
+    place = COLUMNS.index("matchScore")
+    return (*COLUMNS[:place], *(name for name in header.extra if name.startswith(ADDED)), *COLUMNS[place:])
 
 
 def split_complete(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
@@ -113,7 +130,8 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     for mention in _mentions(header, mappings):
         numbers = _automatic(header, mention)
         texts += [
-            ",".join(map(_cell, _row(header, target, mention.status, numbers))) + "\n" for target in mention.targets
+            ",".join(_cell(row.get(name, "")) for name in _columns(header)) + "\n"
+            for row in (_row(header, target, mention.status, numbers) for target in mention.targets)
         ]
     return "".join(texts).encode("utf-8")
 
@@ -140,11 +158,12 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
         whole["rejected mappings"] += len(mention.rejected)
         whole["mentions given again, with the first one's row"] += mention.repeated
         for mapping in mention.targets:
-            cells = dict(zip(COLUMNS, _row(header, mapping, mention.status, ""), strict=True))
-            cells = {name: _unescaped(_escaped(cell)) for name, cell in cells.items()}
+            row = _row(header, mapping, mention.status, "")
+            cells = {name: _unescaped(_escaped(row.get(name, ""))) for name in _columns(header)}
             # The OMOP number is another name of the same concept.
             nearest = mapping.nearest_id if _automatic(header, mention) else None
-            pairs.append((mapping, replace(_mapping(cells, 1), concept_id=mapping.concept_id, nearest_id=nearest)))
+            back = _mapping(cells, 1).with_extras(cells)
+            pairs.append((mapping, replace(back, concept_id=mapping.concept_id, nearest_id=nearest)))
     return {what: number for what, number in whole.items() if number} | _fields.count(pairs)
 
 
@@ -156,14 +175,16 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
     rows = textio.table(path, ",", needed, rejects, how=header.reading)
-    for line, cells in _fields.warn_unused_columns(rows, KNOWN, path, header.tell):
+    added = said(path, header).extra
+    for line, cells in _fields.warn_unused_columns(rows, (*COLUMNS, *added), path, header.tell):
         source = (cells["sourceCode"], cells["sourceName"])
         if source != last:
             yield from _candidates(template, autos)
             number, last, autos, template = number + 1, source, [], None
             seen.clear()
         try:
-            mapping = _mapping({name: _unescaped(cell) for name, cell in cells.items()}, number)
+            cells = {name: _unescaped(cell) for name, cell in cells.items()}
+            mapping = _mapping(cells, number)
         except InputError as error:
             rejects.add(error.problem, file=path, line=line, field=error.field, value=error.value)
             continue
@@ -177,10 +198,8 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         numbers = map(textio.whole_number, cells.get("sourceAutoAssignedConceptIds", "").split(";"))
         autos = [auto for auto in numbers if auto is not None]
         template = mapping
-        equivalence = None if mapping.concept_id is None else EQUIVALENCES[mapping.relation]
-        held = {"mappingStatus": STATUSES[mapping.status], "mappingType": mapping.mapping_type.upper()}
-        _fields.read_as(header, cells, equivalence=equivalence, **held)
-        yield mapping
+        own = _own_row(header, mapping, STATUSES[mapping.status], "")
+        yield _fields.with_extras(mapping, {name: cells.get(name, "") for name in (*SAID, *added)}, own)
     yield from _candidates(template, autos)
 
 
@@ -252,11 +271,20 @@ def _target(header: Header, mapping: Mapping) -> TargetInfo | None:
     return _fields.omop_target(header, mapping.concept_id)
 
 
-def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> list[str]:
+def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> dict[str, str]:
+    """Return the cells of a mapping, in the words of the file that it was read from where they say the same."""
+    own = _own_row(header, mapping, status, candidates)
+    # Of several targets each has the status of the mention.
+    names = [name for name in (*SAID, *header.extra) if name != "mappingStatus" or status == STATUSES[mapping.status]]
+    known = mapping if mapping.concept_id is None else replace(mapping, concept_id=f"OMOP:{own['conceptId']}")
+    return _fields.overlaid(own, known, names, lambda cells: _mapping(cells, 1))
+
+
+def _own_row(header: Header, mapping: Mapping, status: str, candidates: str) -> dict[str, str]:
     target = _target(header, mapping) or _fields.NO_OMOP
     nil = mapping.concept_id is None
     score = mapping.confidence if mapping.confidence is not None else mapping.similarity
-    return [
+    cells = [
         mapping.mention_code or "",
         mapping.mention,
         NO_FREQUENCY if mapping.frequency is None or mapping.frequency < 0 else str(mapping.frequency),
@@ -275,6 +303,7 @@ def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> list
         _day(header),
         "",
     ]
+    return dict(zip(COLUMNS, cells, strict=True))
 
 
 def _mapping(cells: dict[str, str], number: int) -> Mapping:

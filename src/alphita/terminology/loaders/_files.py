@@ -222,7 +222,7 @@ def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tupl
 
 
 def _wide_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
-    with member.open() as file, io.TextIOWrapper(file, encoding=encoding, newline="\n") as text:
+    with member.open() as file, io.TextIOWrapper(file, encoding=encoding, newline="") as text:
         try:
             for number, line in textio.ended_lines(text, member.place):
                 if "\0" in line:
@@ -297,10 +297,13 @@ def blocks(member: Member, encoding: str, rejects: Rejects) -> Iterator[Block]:
         return
     number = 1
     with member.open() as file:
+        is_wide = read_block(file, member.place, 2) in UTF16
+    if is_wide:
+        yield from _joined(_wide_lines(member, "utf-16", rejects))
+        return
+    with member.open() as file:
         pieces = iter(partial(_next_block, file, member), b"")
         for raw in whole_lines(pieces, member.place, counted=True):
-            if number == 1 and raw.startswith(UTF16):
-                raise InputError("this file is UTF-16", file=member.place, remedy="name its encoding: encoding=utf-16")
             raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
             try:
                 text = raw.decode(encoding)

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
+from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.terminology.loaders import _files, _tables
 from alphita.terminology.loaders._files import Member
@@ -63,8 +64,9 @@ class Beginning(Member):
 
     @property
     def first_line(self) -> str:
-        """The first line, without its end."""
-        return next(self.lines())[1]
+        """The first line, without its end; not one that says what divides the cells of those after it."""
+        first, second = (*(line for _, line in islice(self.lines(), 2)), "")[:2]
+        return second if textio.separator_of(first) else first
 
     @property
     def is_table_file(self) -> bool:

@@ -59,6 +59,9 @@ class Delimited:
         if not text:
             raise InputError("no readable line in this file", file=member.place)
         first, _, rest = text.partition("\n")
+        if told := textio.separator_of(first):
+            delimiter, number = delimiter or told, number + 1
+            first, _, rest = rest.partition("\n")
         self.delimiter = delimiter.replace("\\t", "\t") or _delimiter(member, first)
         if len(self.delimiter) != 1:
             raise UsageError(f"delimiter must be one character, not {delimiter!r}")
