@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from alphita import textio
 from alphita.annotation.annotator import Annotator, Candidate, Settings, settle
 from alphita.annotation.confidence import of_found
-from alphita.annotation.finding import Finder, Level, Names, learn
+from alphita.annotation.finding import Finder
+from alphita.annotation.names import Level, Names, learn
 from alphita.annotation.spans import Annotated, Document, Place, lines_of
 from alphita.annotation.tokens import root, sentences_of, tokens_of
 from alphita.answer.normalizer import Normalizer

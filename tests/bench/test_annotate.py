@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import annotate
 import pytest
 
+import annotate
 from alphita.annotation.spans import Annotated, Annotation, Document, Place
 from alphita.index.store import Index, build
 from tests.doubles import HashEncoder, SmallTerminology

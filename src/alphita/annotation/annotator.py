@@ -15,7 +15,8 @@ import numpy as np
 
 from alphita.annotation.confidence import of_found
 from alphita.annotation.context import Rules, load_rules, modifiers_of
-from alphita.annotation.finding import Finder, Hit, Level, Names, Windows, is_code, is_short_form
+from alphita.annotation.finding import Finder, Hit, Windows, is_code, is_short_form
+from alphita.annotation.names import Level, Names
 from alphita.annotation.spans import Annotated, Annotation, Document, Lines, Place, lines_of
 from alphita.annotation.tokens import QUALIFIERS, Sentence, forms, root, sentences_of
 from alphita.answer.normalizer import Normalizer
