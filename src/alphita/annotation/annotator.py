@@ -6,7 +6,7 @@ import copy
 import csv
 import importlib.resources
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -126,8 +126,11 @@ class Annotator:
             halves = [Place(hit.pieces[0].start, hit.pieces[-1].end) for hit in hits if hit.is_half(hits)]
             spans = {}
             for hit in hits:
+                meant = _meant(hit.asked, defined)
+                if meant is None:
+                    continue
                 whole = next((text[slice(*place)] for place in halves if _is_within(hit.pieces, place)), None)
-                spans[hit.pieces] = Span(hit.pieces, hit.asked, hit, whole=whole)
+                spans[hit.pieces] = Span(hit.pieces, meant, hit if meant == hit.asked else None, whole=whole)
             if not self.settings.exact:
                 for window in self._windows.of(text, sentence):
                     from_here = bisect_left(hits, window.place.start, key=_start)
@@ -136,10 +139,8 @@ class Annotator:
                     if (window.place,) in spans or (window.is_joined and within):
                         # "Curved fingers and severe scoliosis" is two things, one of which has a name.
                         continue
-                    asked = window.asked
-                    if asked in defined and is_short_form(asked):
-                        asked = defined[asked]
-                    elif is_code(asked):
+                    asked = _meant(window.asked, defined)
+                    if asked is None or is_code(asked):
                         continue
                     names = frozenset(hit.row for hit in within)
                     spans[(window.place,)] = Span((window.place,), asked, None, names)
@@ -157,6 +158,11 @@ class Annotator:
         return candidate.confidence >= (
             self.settings.alike_confidence if candidate.is_alike else self.settings.phrase_confidence
         )
+
+
+def _meant(asked: str, defined: Mapping[str, str]) -> str | None:
+    """Return what a string stands for in a text; None: a short form that a text which defines others does not."""
+    return defined.get(asked) if defined and is_short_form(asked) else asked
 
 
 def _start(hit: Hit) -> int:
