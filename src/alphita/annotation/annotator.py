@@ -423,7 +423,7 @@ def _settled(candidates: Sequence[Candidate]) -> list[Candidate]:
     ordered = sorted(candidates, key=_rank)
     standing: list[Candidate] = []
     for one in ordered:
-        if any(_excludes(other, one) for other in standing) or any(_is_said_by_part(one, other) for other in ordered):
+        if any(_excludes(other, one) for other in standing) or any(_gives_way(one, other) for other in ordered):
             continue
         standing.append(one)
     return sorted(standing, key=lambda one: (one.start, one.end, one.concept_id))
@@ -453,10 +453,12 @@ def _within(inner: Sequence[Place], outer: Sequence[Place]) -> bool:
     return all(any(start >= other.start and end <= other.end for other in outer) for start, end in inner)
 
 
-def _is_said_by_part(one: Candidate, other: Candidate) -> bool:
-    return (
-        not one.is_name
-        and other.concept_id == one.concept_id
+def _gives_way(one: Candidate, other: Candidate) -> bool:
+    """Tell whether a phrase cuts a name in two ("bilateral breast" cancer), or a part of it says as much."""
+    if one.is_name:
+        return False
+    return (other.is_name and other.is_certain and len(other.pieces) == 1 and _cross(one, other)) or (
+        other.concept_id == one.concept_id
         and other.length < one.length
         and _within(other.pieces, one.pieces)
         and (other.is_certain or not one.is_certain)
