@@ -37,7 +37,7 @@ class Settings:
 
     exact: bool = False
     precision: float | None = None
-    name_confidence: float = 0.56
+    name_confidence: float = 0.5
     alike_confidence: float = 0.56
     phrase_confidence: float = 0.73
     context_rules: Path | None = None

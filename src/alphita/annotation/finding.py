@@ -268,6 +268,9 @@ class Windows:
                 if first == last and words[0].form in self._common:
                     # A common word that is no name means something else.
                     continue
+                if last + 1 < len(phrase) and known[last + 1] and phrase[last + 1].form not in INSIDE:
+                    # "Deficiency of a hepatic" enzyme.
+                    continue
                 is_joined = any(token.form in CONJUNCTIONS for token in words)
                 if said >= KNOWN * len(words) or (first == last and is_short_form(text[place.start : place.end])):
                     found.append(Window(place, text[place.start : place.end], is_joined))
