@@ -175,6 +175,9 @@ def _is_within(pieces: Sequence[Place], place: Place) -> bool:
 
 # What a name may say beyond a phrase.
 _GENERAL = frozenset(map(root, (*QUALIFIERS, "abnormality", "morphology", "morphological", "disorder", "disease")))
+_NORMAL = root("normal")
+# Beginnings of words that say that what follows is absent; the longest first.
+_DENIALS = ("non", "un", "an", "in", "a")
 # Answers kept for strings that come again.
 MAX_KEPT = 200_000
 LEFT_OUT = "left_out.tsv"
@@ -266,6 +269,8 @@ class Answers:
             return None
         if span.hit is None and self._is_strange(str(result.matched_term)):
             return None
+        if (span.hit is None or span.hit.level >= Level.ROOTS) and _denies(span.asked, str(result.matched_term)):
+            return None
         if (
             span.hit is not None
             and span.hit.level == Level.MISSPELT
@@ -354,6 +359,18 @@ class Answers:
         filters = self.normalizer.filters
         assert filters is not None
         return filters.concepts(self.normalizer.index.segment)
+
+
+def _denies(asked: str, matched: str) -> bool:
+    """Tell whether words say "normal", or deny with their beginning ("anicteric") what a name affirms."""
+    named = {root(form) for form in forms(clean(matched))}
+    for form in forms(clean(asked)):
+        if root(form) in named:
+            continue
+        denied = next((form.removeprefix(one) for one in _DENIALS if form.startswith(one)), "")
+        if root(form) == _NORMAL or (denied and root(denied) in named):
+            return True
+    return False
 
 
 def left_out(index: Index) -> frozenset[str]:
