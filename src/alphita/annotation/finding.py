@@ -79,7 +79,8 @@ class Finder:
                 # Two tokens may be of one word of the text ("10^9"): it is taken whole.
                 if last + 1 < len(tokens) and tokens[last + 1].start == token.start:
                     continue
-                hit = self._hit(text, tokens[first : last + 1], said, is_plain)
+                goes_on = last + 1 < len(tokens) and roots[last + 1] in known and _goes_on(tokens[last + 1])
+                hit = self._hit(text, tokens[first : last + 1], said, is_plain, goes_on)
                 if hit is not None:
                     found.append(hit)
         if any(token.is_misspelt for token in tokens):
@@ -103,15 +104,18 @@ class Finder:
             and any(start <= one.pieces[0].start and one.pieces[-1].end <= end for one in shared)
         )
 
-    def _hit(self, text: str, tokens: Sequence[Token], roots: Sequence[str], is_plain: bool) -> Hit | None:
+    def _hit(self, text: str, tokens: Sequence[Token], roots: Sequence[str], is_plain: bool, goes_on: bool) -> Hit | None:
         """Return the name that words make, whose roots are given; where they are plain words also what is alike."""
         rows = self.names.rows(roots)
         if not rows:
-            alike = self.names.alike(roots) if is_plain else None
-            if alike is None:
+            if not is_plain:
                 return None
             place = Place(tokens[0].start, tokens[-1].end)
-            return Hit((place,), text[place.start : place.end], alike, Level.ALIKE)
+            general = None if goes_on else self.names.general(roots)
+            if general is not None:
+                return Hit((place,), self.names.index.strings[general], general, Level.ALIKE)
+            alike = self.names.alike(roots)
+            return None if alike is None else Hit((place,), text[place.start : place.end], alike, Level.ALIKE)
         place = Place(tokens[0].start, tokens[-1].end)
         mention = text[place.start : place.end]
         if len(roots) == 1 and tokens[-1].form in COMMON:
@@ -185,6 +189,11 @@ class Finder:
                 row = closest[0] if closest is not None else self.names.alike(roots)
                 if row is not None:
                     yield Hit(pieces, self.names.index.strings[row], row, Level.ALIKE)
+
+
+def _goes_on(token: Token) -> bool:
+    """Tell whether a word may belong to the one before it."""
+    return token.joins == "" and token.form not in INSIDE and token.form not in OUTSIDE
 
 
 def _is_part(inner: Place, outer: Place) -> bool:

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 import pyarrow.compute as pc
 
-from alphita.annotation.tokens import COMMON, QUALIFIERS, forms, root, singular
+from alphita.annotation.tokens import ABNORMAL, ABNORMALITIES, COMMON, QUALIFIERS, forms, root, singular
 from alphita.index.store import Index
 
 # Concepts whose names must say so, at least.
@@ -183,6 +183,17 @@ class Names:
                 if rows is not None:
                     return _several(rows)[0]
         return None
+
+    def general(self, roots: Sequence[str]) -> int | None:
+        """Return the name that says "abnormal" for the word by which some roots mean any finding of something."""
+        said = ABNORMALITIES & set(roots)
+        rows = self.rows([ABNORMAL if one in said else one for one in roots]) if len(said) == 1 else ()
+        return self.preferred(rows) if rows else None
+
+    def preferred(self, rows: Sequence[int]) -> int:
+        """Return the one of some names that says "abnormal" itself, and of these a preferred term, or the first."""
+        segment, strings = self.index.segment, self.index.strings
+        return min(rows, key=lambda row: (ABNORMAL not in strings[row], segment.standing[segment.offsets[row]], row))
 
     def closest(
         self, rows: Sequence[int], spoken: Sequence[str], mention: str, is_joined: bool

@@ -180,6 +180,10 @@ def root(form: str) -> str:
     return word
 
 
+# Roots of words for any finding of something, for which a name may say "abnormality".
+ABNORMALITIES = frozenset(map(root, "disturbance dysfunction change involvement problem".split()))
+
+
 def _words(*lines: str) -> frozenset[str]:
     return frozenset(word for line in lines for word in line.split())
 
