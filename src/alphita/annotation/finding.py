@@ -104,7 +104,9 @@ class Finder:
             and any(start <= one.pieces[0].start and one.pieces[-1].end <= end for one in shared)
         )
 
-    def _hit(self, text: str, tokens: Sequence[Token], roots: Sequence[str], is_plain: bool, goes_on: bool) -> Hit | None:
+    def _hit(
+        self, text: str, tokens: Sequence[Token], roots: Sequence[str], is_plain: bool, goes_on: bool
+    ) -> Hit | None:
         """Return the name that words make, whose roots are given; where they are plain words also what is alike."""
         rows = self.names.rows(roots)
         if not rows:
@@ -127,6 +129,14 @@ class Finder:
         row, level = closest
         if is_code(mention):
             return None
+        if (
+            level < Level.ROOTS
+            and is_joined
+            and "anomal" in mention
+            and self.names.is_preferred(preferred := self.names.preferred(rows))
+        ):
+            # "Ear anomalies" are abnormalities of the ear, not of the outer ear, which has them for a synonym.
+            return Hit((place,), self.names.index.strings[preferred], preferred, level)
         if level == Level.ROOTS:
             is_quality = self.names.index.strings[row] == tokens[0].form + "ness"
             if len(roots) == 1 and not is_quality and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):

@@ -195,6 +195,10 @@ class Names:
         segment, strings = self.index.segment, self.index.strings
         return min(rows, key=lambda row: (ABNORMAL not in strings[row], segment.standing[segment.offsets[row]], row))
 
+    def is_preferred(self, row: int) -> bool:
+        """Tell whether a name is the preferred term of a concept."""
+        return bool(self.index.segment.standing[self.index.segment.offsets[row]] == 0)
+
     def closest(
         self, rows: Sequence[int], spoken: Sequence[str], mention: str, is_joined: bool
     ) -> tuple[int, Level] | None:
