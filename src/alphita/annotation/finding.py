@@ -164,10 +164,17 @@ class Finder:
             for before, item in pairwise(items):
                 # Of "ear pits, gut cysts and fistulae" only the gut has fistulae.
                 first = before if len(before) > 1 else first
-                own = [item[:size] for size in range(1, MAX_SHARED + 1)]
+                own = [
+                    item[:size]
+                    for size in range(1, MAX_SHARED + 1)
+                    if (size >= len(item) or item[size].form in INSIDE) and not self._is_name(item[:size])
+                ]
                 for size in range(1, min(MAX_SHARED, len(first) - 1) + 1):
                     for part in own:
                         yield from self._made(text, [first[-size - cut : len(first) - cut] for cut in (1, 2)], part)
+
+    def _is_name(self, tokens: Sequence[Token]) -> bool:
+        return bool(self.names.rows([said for token in tokens if (said := root(token.form))]))
 
     def _made(
         self,
