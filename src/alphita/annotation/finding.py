@@ -157,7 +157,7 @@ class Finder:
                 own = [item[-size:] for size in range(1, MAX_SHARED + 1)]
                 cuts = [size for size, token in enumerate(reversed(item)) if token.form in INSIDE]
                 whole = next((part for part in own if len(part) == min([*cuts, len(item)])), None)
-                for other in items[place + 1 :]:
+                for other in map(_phrase, items[place + 1 :]):
                     for size in range(1, min(MAX_SHARED, len(other) - 1) + 1):
                         yield from self._made(text, own, other[-size:], whole)
             first: list[Token] = items[0]
@@ -169,9 +169,12 @@ class Finder:
                     for size in range(1, MAX_SHARED + 1)
                     if (size >= len(item) or item[size].form in INSIDE) and not self._is_name(item[:size])
                 ]
-                for size in range(1, min(MAX_SHARED, len(first) - 1) + 1):
-                    for part in own:
+                for part in own:
+                    for size in range(1, min(MAX_SHARED, len(first) - 1) + 1):
                         yield from self._made(text, [first[-size - cut : len(first) - cut] for cut in (1, 2)], part)
+                    heads = [place for place, token in enumerate(first) if place and token.form == "of"]
+                    if len(heads) == 1 and part is own[-1]:
+                        yield from self._made(text, [first[heads[0] - 1 : heads[0]]], part, is_of=True)
 
     def _is_name(self, tokens: Sequence[Token]) -> bool:
         return bool(self.names.rows([said for token in tokens if (said := root(token.form))]))
@@ -182,8 +185,10 @@ class Finder:
         beginnings: Sequence[Sequence[Token]],
         end: Sequence[Token],
         whole: Sequence[Token] | None = None,
+        *,
+        is_of: bool = False,
     ) -> Iterator[Hit]:
-        """Yield the names of beginnings and an end; `whole`: the one that is all of a part."""
+        """Yield the names of beginnings and an end; `whole`: the one that is all of a part; `is_of`: "of" joins them."""
         end = _trimmed(end)
         for some in beginnings:
             beginning = _trimmed(some)
@@ -201,9 +206,9 @@ class Finder:
             # Of "delay, absent speech and seizures" nothing is a "speech delay".
             if closest is not None and closest[1] < Level.ROOTS and self.names.is_in_order(closest[0], spoken):
                 yield Hit(pieces, asked, *closest)
-            elif some is whole and len(end) == 1 and root(end[0].form) == ABNORMAL:
-                # "Otic and renal anomalies": any name of an abnormality of the ear.
-                row = closest[0] if closest is not None else self.names.alike(roots)
+            elif (some is whole and len(end) == 1 and root(end[0].form) == ABNORMAL) or is_of:
+                # "Otic and renal anomalies", "anomalies of the kidney and ear": any name of an abnormality of the ear.
+                row = closest[0] if closest is not None else self.names.general(roots) or self.names.alike(roots)
                 if row is not None:
                     yield Hit(pieces, self.names.index.strings[row], row, Level.ALIKE)
 
@@ -240,7 +245,15 @@ def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
                 items, has_word = [[]], False
             else:
                 items.append([])
-        items[-1] = [*items[-1], token][-MAX_ITEM_TOKENS:] if len(items) == 1 else [*items[-1], token][:MAX_ITEM_TOKENS]
+        items[-1].append(token)
+        while sum(one.form not in INSIDE for one in items[-1]) > MAX_ITEM_TOKENS:
+            items[-1].pop(0 if len(items) == 1 else -1)
+
+
+def _phrase(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return the words up to the first that joins another phrase: of "curved fingers of the hand" the fingers."""
+    end = next((place for place, token in enumerate(tokens) if place and token.form in INSIDE), len(tokens))
+    return tokens[:end]
 
 
 def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
