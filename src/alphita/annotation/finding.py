@@ -23,6 +23,10 @@ MAX_ITEMS, MAX_ITEM_TOKENS, MAX_SHARED = 5, 4, 3
 _CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}|(?:[0-9]{1,2}|[XYxy])?[pq][0-9][0-9.]*")
 
 
+# In words that mean any abnormality, of which a preferred term is preferred to a synonym.
+_ANY = "anomal"
+
+
 class Hit(NamedTuple):
     """A window that is a name: its parts in the text (one unless it shares a head) and the string to normalize."""
 
@@ -117,7 +121,11 @@ class Finder:
             if general is not None:
                 return Hit((place,), self.names.index.strings[general], general, Level.ALIKE)
             alike = self.names.alike(roots)
-            return None if alike is None else Hit((place,), text[place.start : place.end], alike, Level.ALIKE)
+            if alike is None:
+                return None
+            asked = text[place.start : place.end]
+            is_any = _ANY in asked and ABNORMAL in self.names.index.strings[alike]
+            return Hit((place,), self.names.index.strings[alike] if is_any else asked, alike, Level.ALIKE)
         place = Place(tokens[0].start, tokens[-1].end)
         mention = text[place.start : place.end]
         if len(roots) == 1 and tokens[-1].form in COMMON:
@@ -132,7 +140,7 @@ class Finder:
         if (
             level < Level.ROOTS
             and is_joined
-            and "anomal" in mention
+            and _ANY in mention
             and self.names.is_preferred(preferred := self.names.preferred(rows))
         ):
             # "Ear anomalies" are abnormalities of the ear, not of the outer ear, which has them for a synonym.
@@ -203,6 +211,13 @@ class Finder:
             asked = " ".join(text[piece.start : piece.end] for piece in pieces)
             spoken = [token.form for token in tokens]
             closest = self.names.closest(rows, spoken, asked, is_joined=True) if rows else None
+            if (
+                closest is not None
+                and _ANY in asked
+                and self.names.is_preferred(preferred := self.names.preferred(rows))
+            ):
+                yield Hit(pieces, self.names.index.strings[preferred], preferred, closest[1])
+                continue
             # Of "delay, absent speech and seizures" nothing is a "speech delay".
             if closest is not None and closest[1] < Level.ROOTS and self.names.is_in_order(closest[0], spoken):
                 yield Hit(pieces, asked, *closest)

@@ -154,7 +154,8 @@ _ROOT_ENDS = (
 )
 _ENDINGS = tuple(sorted(set(_ROOT_ENDS.split()), key=lambda ending: (-len(ending), ending)))
 _SHORTEST_ROOT = 4
-_IRREGULAR = {"feet": "foot", "teeth": "tooth", "absence": "absent"}
+_IRREGULAR = {"feet": "foot", "teeth": "tooth", "absence": "absent", "otic": "ear", "aural": "ear"}
+_IRREGULAR |= dict.fromkeys(("ophthalmic", "ophthalmologic", "ophthalmological"), "eye")
 # Beginnings of words that terminologies and letters put for each other: "renal anomaly", "abnormality of the kidney".
 ABNORMAL = "abnormal"
 _ABNORMAL = (ABNORMAL, "anomal", "malform", "defect", "deform")
