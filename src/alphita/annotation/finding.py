@@ -145,6 +145,14 @@ class Finder:
         ):
             # "Ear anomalies" are abnormalities of the ear, not of the outer ear, which has them for a synonym.
             return Hit((place,), self.names.index.strings[preferred], preferred, level)
+        if (
+            goes_on
+            and level > Level.SAME
+            and len(roots) > 1
+            and not self.names.is_in_order(row, [token.form for token in tokens])
+        ):
+            # "Hyperplasia of the mandibular" condyle.
+            return None
         if level == Level.ROOTS:
             is_quality = self.names.index.strings[row] == tokens[0].form + "ness"
             if len(roots) == 1 and not is_quality and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
@@ -175,7 +183,7 @@ class Finder:
                 own = [
                     item[:size]
                     for size in range(1, MAX_SHARED + 1)
-                    if (size >= len(item) or item[size].form in INSIDE) and not self._is_name(item[:size])
+                    if (size >= len(item) or item[size].form in INSIDE - {"of"}) and not self._is_name(item[:size])
                 ]
                 for part in own:
                     for size in range(1, min(MAX_SHARED, len(first) - 1) + 1):
@@ -322,7 +330,9 @@ class Windows:
                 if first == last and words[0].form in self._common:
                     # A common word that is no name means something else.
                     continue
-                if last + 1 < len(phrase) and known[last + 1] and phrase[last + 1].form not in INSIDE:
+                if last + 1 < len(phrase) and (
+                    phrase[last + 1].form == "of" or (known[last + 1] and phrase[last + 1].form not in INSIDE)
+                ):
                     # "Deficiency of a hepatic" enzyme.
                     continue
                 is_joined = any(token.form in CONJUNCTIONS for token in words)
