@@ -136,8 +136,7 @@ class Annotator:
                     from_here = bisect_left(hits, window.place.start, key=_start)
                     to_there = bisect_left(hits, window.place.end, key=_start)
                     within = [hit for hit in hits[from_here:to_there] if _is_within(hit.pieces, window.place)]
-                    if (window.place,) in spans or (window.is_joined and within):
-                        # "Curved fingers and severe scoliosis" is two things, one of which has a name.
+                    if (window.place,) in spans:
                         continue
                     asked = _meant(window.asked, defined)
                     if asked is None or is_code(asked):

@@ -300,12 +300,15 @@ _CAPITALS = re.compile(r"[A-Z][A-Za-z0-9]*[A-Z0-9]s?")
 LONGEST_SHORT_FORM = 8
 
 
+# Words that no phrase has which is no name.
+_LOOSE = CONJUNCTIONS | frozenset("from with within by for as per".split())
+
+
 class Window(NamedTuple):
-    """A phrase: its place, its words as one string, and whether "and" or "or" is among them."""
+    """A phrase: its place and its words as one string."""
 
     place: Place
     asked: str
-    is_joined: bool
 
 
 class Windows:
@@ -325,6 +328,8 @@ class Windows:
             known = [self.knows(token.form) for token in phrase]
             for first, last in _bounds(phrase):
                 words = phrase[first : last + 1]
+                if any(token.form in _LOOSE for token in words):
+                    continue
                 said = sum(known[first : last + 1])
                 place = Place(words[0].start, words[-1].end)
                 if first == last and words[0].form in self._common:
@@ -335,9 +340,8 @@ class Windows:
                 ):
                     # "Deficiency of a hepatic" enzyme.
                     continue
-                is_joined = any(token.form in CONJUNCTIONS for token in words)
                 if said >= KNOWN * len(words) or (first == last and is_short_form(text[place.start : place.end])):
-                    found.append(Window(place, text[place.start : place.end], is_joined))
+                    found.append(Window(place, text[place.start : place.end]))
         return found
 
     def nearest(self, asked: Sequence[str]) -> list[int | None]:

@@ -193,7 +193,7 @@ def _words(*lines: str) -> frozenset[str]:
 CONJUNCTIONS = _words("and or e ed o und oder et ou y u")
 # May stand inside a mention ("delay of speech"), at none of its ends.
 INSIDE = _words(
-    "a an the of in on at to for with by and or from per as de del della delle dei degli di da con al la il lo le",
+    "a an the of in on at to for with within by and or from per as de del della delle dei degli di da con al la il lo le",
     "gli un una uno des der die das dem den im am mit von zu und oder du les aux et ou en el los las y o e ed l d",
 )
 # Never inside a mention: pronouns, verbs of telling and being, and what joins sentences.
