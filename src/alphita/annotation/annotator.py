@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import importlib.resources
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,7 +120,9 @@ class Annotator:
     def _spanned_sentences(self, text: str, sentences: Sequence[Sentence]) -> list[_SpannedSentence]:
         """Return the sentences of a text, each with the spans to be asked."""
         # What the text defines, "congestive heart failure (CHF)", it means from there on and before.
-        defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
+        defined: dict[str, str | None] = {}
+        if not self.settings.exact:
+            defined = dict.fromkeys(_BRACKETED.findall(text)) | {pair.short: pair.long for pair in find_pairs(text)}
         asked_of = []
         for sentence in sentences:
             hits = sorted(self._finder.find(text, sentence, alike=not self.settings.exact), key=_start)
@@ -159,9 +162,18 @@ class Annotator:
         )
 
 
-def _meant(asked: str, defined: Mapping[str, str]) -> str | None:
-    """Return what a string stands for in a text; None: a short form that a text which defines others does not."""
-    return defined.get(asked) if defined and is_short_form(asked) else asked
+def _meant(asked: str, defined: Mapping[str, str | None]) -> str | None:
+    """Return what a string stands for in a text; None: a short form that the text defines otherwise.
+
+    So it does where it stands behind words of other letters ("myotonic dystrophy (DM)"), or if others are defined.
+    """
+    if not is_short_form(asked) or not (asked in defined or any(defined.values())):
+        return asked
+    return defined.get(asked)
+
+
+# A short form in brackets, behind what may be its long form.
+_BRACKETED = re.compile(r"(?<=\w )\(([A-Z][A-Za-z0-9-]{1,9})\)")
 
 
 def _start(hit: Hit) -> int:
@@ -174,6 +186,7 @@ def _is_within(pieces: Sequence[Place], place: Place) -> bool:
 
 # What a name may say beyond a phrase.
 _GENERAL = frozenset(map(root, (*QUALIFIERS, "abnormality", "morphology", "morphological", "disorder", "disease")))
+_SIDES = frozenset(map(root, "left right bilateral unilateral both upper lower".split()))
 _NORMAL = root("normal")
 # Beginnings of words that say that what follows is absent; the longest first.
 _DENIALS = ("non", "un", "an", "in", "a")
@@ -343,7 +356,7 @@ class Answers:
     def _says_more(self, asked: str, matched: str) -> bool:
         """Tell whether a name has all that a phrase says, and more: "low IQ" for "IQ"."""
         said, named = ({root(form) for form in forms(clean(one))} - {""} for one in (asked, matched))
-        return said < named - _GENERAL
+        return said - _SIDES < named - _GENERAL
 
     def _concepts(self, string: int) -> frozenset[str]:
         """Return the concepts that the string of a row names."""

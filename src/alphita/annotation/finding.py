@@ -158,6 +158,9 @@ class Finder:
             if len(roots) == 1 and not is_quality and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
                 # "order" is no disorder of sorting, "imprinting" no finding.
                 return None
+            if len(roots) == 1 and goes_on and not is_quality:
+                # "Eosinophilic" membranes are no eosinophilia.
+                return None
             if any(token.form in OUTSIDE for token in tokens):
                 # "Disorders characterized by" are no disorder of character.
                 return None

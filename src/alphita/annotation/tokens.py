@@ -154,7 +154,15 @@ _ROOT_ENDS = (
 )
 _ENDINGS = tuple(sorted(set(_ROOT_ENDS.split()), key=lambda ending: (-len(ending), ending)))
 _SHORTEST_ROOT = 4
-_IRREGULAR = {"feet": "foot", "teeth": "tooth", "absence": "absent", "otic": "ear", "aural": "ear"}
+_IRREGULAR = {
+    "feet": "foot",
+    "teeth": "tooth",
+    "testis": "testicle",
+    "testes": "testicle",
+    "absence": "absent",
+    "otic": "ear",
+    "aural": "ear",
+}
 _IRREGULAR |= dict.fromkeys(("ophthalmic", "ophthalmologic", "ophthalmological"), "eye")
 # Beginnings of words that terminologies and letters put for each other: "renal anomaly", "abnormality of the kidney".
 ABNORMAL = "abnormal"
@@ -182,7 +190,7 @@ def root(form: str) -> str:
 
 
 # Roots of words for any finding of something, for which a name may say "abnormality".
-ABNORMALITIES = frozenset(map(root, "disturbance dysfunction change involvement problem".split()))
+ABNORMALITIES = frozenset(map(root, "disturbance dysfunction change involvement problem deficit".split()))
 
 
 def _words(*lines: str) -> frozenset[str]:
