@@ -186,7 +186,7 @@ def _is_within(pieces: Sequence[Place], place: Place) -> bool:
 
 # What a name may say beyond a phrase.
 _GENERAL = frozenset(map(root, (*QUALIFIERS, "abnormality", "morphology", "morphological", "disorder", "disease")))
-_SIDES = frozenset(map(root, "left right bilateral unilateral both upper lower".split()))
+_SIDES = frozenset(map(root, ["left", "right", "bilateral", "unilateral", "both", "upper", "lower"]))
 _NORMAL = root("normal")
 # Beginnings of words that say that what follows is absent; the longest first.
 _DENIALS = ("non", "un", "an", "in", "a")

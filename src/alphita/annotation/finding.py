@@ -9,7 +9,18 @@ from typing import NamedTuple
 
 from alphita.annotation.names import MAX_WORDS, Level, Names
 from alphita.annotation.spans import Place
-from alphita.annotation.tokens import ABNORMAL, COMMON, CONJUNCTIONS, INSIDE, OUTSIDE, TYPE, Sentence, Token, root
+from alphita.annotation.tokens import (
+    ABNORMAL,
+    COMMON,
+    CONJUNCTIONS,
+    INSIDE,
+    OTHERWISE,
+    OUTSIDE,
+    TYPE,
+    Sentence,
+    Token,
+    root,
+)
 from alphita.index.store import Index
 from alphita.mention.words import whole_words
 from alphita.terminology.text import clean_many
@@ -63,6 +74,9 @@ class Finder:
         found: list[Hit] = []
         tokens = sentence.tokens
         roots = [root(token.form) for token in tokens]
+        for first, (token, after) in enumerate(pairwise(tokens)):
+            if (token.form, after.form) in OTHERWISE:
+                roots[first] = roots[first + 1] = ""
         known = self.names.roots
         for first, token in enumerate(tokens):
             if roots[first] not in known or (first and tokens[first - 1].start == token.start):
@@ -207,7 +221,7 @@ class Finder:
         *,
         is_of: bool = False,
     ) -> Iterator[Hit]:
-        """Yield the names of beginnings and an end; `whole`: the one that is all of a part; `is_of`: "of" joins them."""
+        """Yield the names of beginnings and an end; `whole`: the one that is all of a part; `is_of`: joined by "of"."""
         end = _trimmed(end)
         for some in beginnings:
             beginning = _trimmed(some)
@@ -304,7 +318,7 @@ LONGEST_SHORT_FORM = 8
 
 
 # Words that no phrase has which is no name.
-_LOOSE = CONJUNCTIONS | frozenset("from with within by for as per".split())
+_LOOSE = CONJUNCTIONS | frozenset(["from", "with", "within", "by", "for", "as", "per"])
 
 
 class Window(NamedTuple):

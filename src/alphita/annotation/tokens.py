@@ -163,6 +163,7 @@ _IRREGULAR = {
     "otic": "ear",
     "aural": "ear",
 }
+_IRREGULAR |= {"numerous": "multiple"}
 _IRREGULAR |= dict.fromkeys(("ophthalmic", "ophthalmologic", "ophthalmological"), "eye")
 # Beginnings of words that terminologies and letters put for each other: "renal anomaly", "abnormality of the kidney".
 ABNORMAL = "abnormal"
@@ -190,7 +191,7 @@ def root(form: str) -> str:
 
 
 # Roots of words for any finding of something, for which a name may say "abnormality".
-ABNORMALITIES = frozenset(map(root, "disturbance dysfunction change involvement problem deficit".split()))
+ABNORMALITIES = frozenset(map(root, ["disturbance", "dysfunction", "change", "involvement", "problem", "deficit"]))
 
 
 def _words(*lines: str) -> frozenset[str]:
@@ -201,8 +202,8 @@ def _words(*lines: str) -> frozenset[str]:
 CONJUNCTIONS = _words("and or e ed o und oder et ou y u")
 # May stand inside a mention ("delay of speech"), at none of its ends.
 INSIDE = _words(
-    "a an the of in on at to for with within by and or from per as de del della delle dei degli di da con al la il lo le",
-    "gli un una uno des der die das dem den im am mit von zu und oder du les aux et ou en el los las y o e ed l d",
+    "a an the of in on at to for with within by and or from per as de del della delle dei degli di da con al la il lo",
+    "le gli un una uno des der die das dem den im am mit von zu und oder du les aux et ou en el los las y o e ed l d",
 )
 # Never inside a mention: pronouns, verbs of telling and being, and what joins sentences.
 OUTSIDE = _words(
@@ -232,6 +233,8 @@ COMMON = _words(
     "unspecified male female position frequency frequent variable rare common present absent positive negative",
     "phenotype history family inheritance mitochondrial fall falling faint confused",
 )
+# Words that together mean something else than a part of them or their name.
+OTHERWISE = frozenset({("linkage", "disequilibrium"), ("short", "arm"), ("knock", "out")})
 # Words of a name that say how or where a finding is; texts leave them out.
 QUALIFIERS = _words(
     "generalized unilateral bilateral proximal distal congenital isolated primary idiopathic conspicuously"
