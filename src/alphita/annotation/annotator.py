@@ -19,7 +19,7 @@ from alphita.annotation.context import Rules, load_rules, modifiers_of
 from alphita.annotation.finding import Finder, Hit, Windows, is_code, is_short_form
 from alphita.annotation.names import Level, Names
 from alphita.annotation.spans import Annotated, Annotation, Document, Lines, Place, lines_of
-from alphita.annotation.tokens import QUALIFIERS, Sentence, forms, root, sentences_of
+from alphita.annotation.tokens import QUALIFIERS, WORDS, Sentence, forms, root, sentences_of
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, Result
 from alphita.errors import UsageError
@@ -186,7 +186,7 @@ def _is_within(pieces: Sequence[Place], place: Place) -> bool:
 
 # What a name may say beyond a phrase.
 _GENERAL = frozenset(map(root, (*QUALIFIERS, "abnormality", "morphology", "morphological", "disorder", "disease")))
-_SIDES = frozenset(map(root, ["left", "right", "bilateral", "unilateral", "both", "upper", "lower"]))
+_SIDES = frozenset(map(root, WORDS["side"]))
 _NORMAL = root("normal")
 # Beginnings of words that say that what follows is absent; the longest first.
 _DENIALS = ("non", "un", "an", "in", "a")

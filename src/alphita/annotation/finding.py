@@ -17,6 +17,7 @@ from alphita.annotation.tokens import (
     OTHERWISE,
     OUTSIDE,
     TYPE,
+    WORDS,
     Sentence,
     Token,
     root,
@@ -318,7 +319,7 @@ LONGEST_SHORT_FORM = 8
 
 
 # Words that no phrase has which is no name.
-_LOOSE = CONJUNCTIONS | frozenset(["from", "with", "within", "by", "for", "as", "per"])
+_LOOSE = CONJUNCTIONS | WORDS["loose"]
 
 
 class Window(NamedTuple):
