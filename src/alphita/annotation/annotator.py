@@ -136,16 +136,12 @@ class Annotator:
                 spans[hit.pieces] = Span(hit.pieces, meant, hit if meant == hit.asked else None, whole=whole)
             if not self.settings.exact:
                 for window in self._windows.of(text, sentence):
-                    from_here = bisect_left(hits, window.place.start, key=_start)
-                    to_there = bisect_left(hits, window.place.end, key=_start)
-                    within = [hit for hit in hits[from_here:to_there] if _is_within(hit.pieces, window.place)]
-                    if (window.place,) in spans:
+                    asked = _meant(text[window.start : window.end], defined)
+                    if (window,) in spans or asked is None or is_code(asked):
                         continue
-                    asked = _meant(window.asked, defined)
-                    if asked is None or is_code(asked):
-                        continue
-                    names = frozenset(hit.row for hit in within)
-                    spans[(window.place,)] = Span((window.place,), asked, None, names)
+                    near = hits[bisect_left(hits, window.start, key=_start) : bisect_left(hits, window.end, key=_start)]
+                    within = frozenset(hit.row for hit in near if _is_within(hit.pieces, window))
+                    spans[(window,)] = Span((window,), asked, None, within)
             asked_of.append(_SpannedSentence(sentence, list(spans.values())))
         return asked_of
 
@@ -181,7 +177,7 @@ def _start(hit: Hit) -> int:
 
 
 def _is_within(pieces: Sequence[Place], place: Place) -> bool:
-    return pieces != (place,) and place.start <= pieces[0].start and pieces[-1].end <= place.end
+    return pieces != (place,) and place.holds(Place(pieces[0].start, pieces[-1].end))
 
 
 # What a name may say beyond a phrase.
@@ -479,7 +475,7 @@ def _cross(one: Candidate, other: Candidate) -> bool:
 
 
 def _within(inner: Sequence[Place], outer: Sequence[Place]) -> bool:
-    return all(any(start >= other.start and end <= other.end for other in outer) for start, end in inner)
+    return all(any(other.holds(one) for other in outer) for one in inner)
 
 
 def _gives_way(one: Candidate, other: Candidate) -> bool:

@@ -35,10 +35,6 @@ MAX_ITEMS, MAX_ITEM_TOKENS, MAX_SHARED = 5, 4, 3
 _CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}|(?:[0-9]{1,2}|[XYxy])?[pq][0-9][0-9.]*")
 
 
-# In words that mean any abnormality, of which a preferred term is preferred to a synonym.
-_ANY = "anomal"
-
-
 class Hit(NamedTuple):
     """A window that is a name: its parts in the text (one unless it shares a head) and the string to normalize."""
 
@@ -99,13 +95,13 @@ class Finder:
                 if last + 1 < len(tokens) and tokens[last + 1].start == token.start:
                     continue
                 goes_on = last + 1 < len(tokens) and roots[last + 1] in known and _goes_on(tokens[last + 1])
-                hit = self._hit(text, tokens[first : last + 1], said, is_plain, goes_on)
+                hit = self._hit(text, tokens[first : last + 1], said, plain=is_plain, goes_on=goes_on)
                 if hit is not None:
                     found.append(hit)
         if any(token.is_misspelt for token in tokens):
             slips = [Place(token.start, token.end) for token in tokens if token.is_misspelt]
             found = [
-                hit._replace(level=Level.MISSPELT) if any(_is_part(slip, hit.pieces[0]) for slip in slips) else hit
+                hit._replace(level=Level.MISSPELT) if any(hit.pieces[0].holds(slip) for slip in slips) else hit
                 for hit in found
             ]
         shared = list(self._shared(text, tokens))
@@ -124,65 +120,46 @@ class Finder:
         )
 
     def _hit(
-        self, text: str, tokens: Sequence[Token], roots: Sequence[str], is_plain: bool, goes_on: bool
+        self, text: str, tokens: Sequence[Token], roots: Sequence[str], *, plain: bool, goes_on: bool
     ) -> Hit | None:
         """Return the name that words make, whose roots are given; where they are plain words also what is alike."""
+        place = Place(tokens[0].start, tokens[-1].end)
+        mention, strings = text[place.start : place.end], self.names.index.strings
         rows = self.names.rows(roots)
         if not rows:
-            if not is_plain:
-                return None
-            place = Place(tokens[0].start, tokens[-1].end)
-            general = None if goes_on else self.names.general(roots)
-            if general is not None:
-                return Hit((place,), self.names.index.strings[general], general, Level.ALIKE)
-            alike = self.names.alike(roots)
-            if alike is None:
-                return None
-            asked = text[place.start : place.end]
-            is_any = _ANY in asked and ABNORMAL in self.names.index.strings[alike]
-            return Hit((place,), self.names.index.strings[alike] if is_any else asked, alike, Level.ALIKE)
-        place = Place(tokens[0].start, tokens[-1].end)
-        mention = text[place.start : place.end]
-        if len(roots) == 1 and tokens[-1].form in COMMON:
+            return self._alike(place, mention, roots, goes_on) if plain else None
+        if (len(roots) == 1 and tokens[-1].form in COMMON) or is_code(mention):
             return None
+        spoken = [token.form for token in tokens]
         is_joined = all(token.joins == "" for token in tokens[1:])
-        closest = self.names.closest(rows, [token.form for token in tokens], mention, is_joined)
+        closest = self.names.closest(rows, spoken, mention, is_joined)
         if closest is None:
             return None
         row, level = closest
-        if is_code(mention):
-            return None
-        if (
-            level < Level.ROOTS
-            and is_joined
-            and _ANY in mention
-            and self.names.is_preferred(preferred := self.names.preferred(rows))
-        ):
-            # "Ear anomalies" are abnormalities of the ear, not of the outer ear, which has them for a synonym.
-            return Hit((place,), self.names.index.strings[preferred], preferred, level)
-        if (
-            goes_on
-            and level > Level.SAME
-            and len(roots) > 1
-            and not self.names.is_in_order(row, [token.form for token in tokens])
-        ):
-            # "Hyperplasia of the mandibular" condyle.
+        preferred = self.names.preferred(rows, mention)
+        if level < Level.ROOTS and is_joined and preferred is not None:
+            return Hit((place,), strings[preferred], preferred, level)
+        is_quality = len(roots) == 1 and strings[row] == spoken[0] + "ness"
+        if goes_on and not is_quality and not self.names.is_in_order(row, spoken):
+            # "Hyperplasia of the mandibular" condyle, and "eosinophilic" membranes.
             return None
         if level == Level.ROOTS:
-            is_quality = self.names.index.strings[row] == tokens[0].form + "ness"
-            if len(roots) == 1 and not is_quality and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
-                # "order" is no disorder of sorting, "imprinting" no finding.
-                return None
-            if len(roots) == 1 and goes_on and not is_quality:
-                # "Eosinophilic" membranes are no eosinophilia.
-                return None
-            if any(token.form in OUTSIDE for token in tokens):
-                # "Disorders characterized by" are no disorder of character.
+            is_short = len(mention) < SHORTEST_DERIVED or mention.endswith("ing")
+            if (len(roots) == 1 and not is_quality and is_short) or not OUTSIDE.isdisjoint(spoken):
+                # "order" is no disorder of sorting, "disorders characterized by" are none of character.
                 return None
         # Words of one root are asked as the name that they make.
         is_derived = level == Level.ROOTS and len(roots) > 1
-        asked = self.names.index.strings[row] if is_derived else TYPE.sub(r"\1\2", mention)
-        return Hit((place,), asked, row, level)
+        return Hit((place,), strings[row] if is_derived else TYPE.sub(r"\1\2", mention), row, level)
+
+    def _alike(self, place: Place, mention: str, roots: Sequence[str], goes_on: bool) -> Hit | None:
+        general = None if goes_on else self.names.general(roots)
+        row = general if general is not None else self.names.alike(roots)
+        if row is None:
+            return None
+        name = self.names.index.strings[row]
+        is_any = general is not None or ("anomal" in mention and ABNORMAL in name)
+        return Hit((place,), name if is_any else mention, row, Level.ALIKE)
 
     def _shared(self, text: str, tokens: Sequence[Token]) -> Iterator[Hit]:
         """Yield names whose parts are joined by "and": "short [and curved] fingers", "cleft [lip and] palate"."""
@@ -237,11 +214,8 @@ class Finder:
             asked = " ".join(text[piece.start : piece.end] for piece in pieces)
             spoken = [token.form for token in tokens]
             closest = self.names.closest(rows, spoken, asked, is_joined=True) if rows else None
-            if (
-                closest is not None
-                and _ANY in asked
-                and self.names.is_preferred(preferred := self.names.preferred(rows))
-            ):
+            preferred = self.names.preferred(rows, asked) if closest is not None else None
+            if closest is not None and preferred is not None:
                 yield Hit(pieces, self.names.index.strings[preferred], preferred, closest[1])
                 continue
             # Of "delay, absent speech and seizures" nothing is a "speech delay".
@@ -257,10 +231,6 @@ class Finder:
 def _goes_on(token: Token) -> bool:
     """Tell whether a word may belong to the one before it."""
     return token.joins == "" and token.form not in INSIDE and token.form not in OUTSIDE
-
-
-def _is_part(inner: Place, outer: Place) -> bool:
-    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
@@ -322,13 +292,6 @@ LONGEST_SHORT_FORM = 8
 _LOOSE = CONJUNCTIONS | WORDS["loose"]
 
 
-class Window(NamedTuple):
-    """A phrase: its place and its words as one string."""
-
-    place: Place
-    asked: str
-
-
 class Windows:
     """Finds the windows of texts that an index may have an answer for."""
 
@@ -336,7 +299,7 @@ class Windows:
         self.index, self.knows = index, knows
         self._common = frozenset(whole_words(index.model_path)[0])
 
-    def of(self, text: str, sentence: Sentence) -> list[Window]:
+    def of(self, text: str, sentence: Sentence) -> list[Place]:
         """Return the windows of a sentence that pass the screen of words."""
         found = []
         for phrase in _phrases(sentence.tokens):
@@ -345,21 +308,18 @@ class Windows:
                 continue
             known = [self.knows(token.form) for token in phrase]
             for first, last in _bounds(phrase):
-                words = phrase[first : last + 1]
-                if any(token.form in _LOOSE for token in words):
-                    continue
-                said = sum(known[first : last + 1])
-                place = Place(words[0].start, words[-1].end)
-                if first == last and words[0].form in self._common:
+                words, after = phrase[first : last + 1], phrase[last + 1 : last + 2]
+                is_one = first == last
+                if (is_one and words[0].form in self._common) or any(token.form in _LOOSE for token in words):
                     # A common word that is no name means something else.
                     continue
-                if last + 1 < len(phrase) and (
-                    phrase[last + 1].form == "of" or (known[last + 1] and phrase[last + 1].form not in INSIDE)
-                ):
+                if after and (after[0].form == "of" or (known[last + 1] and after[0].form not in INSIDE)):
                     # "Deficiency of a hepatic" enzyme.
                     continue
-                if said >= KNOWN * len(words) or (first == last and is_short_form(text[place.start : place.end])):
-                    found.append(Window(place, text[place.start : place.end]))
+                place = Place(words[0].start, words[-1].end)
+                is_short = is_one and is_short_form(text[place.start : place.end])
+                if is_short or sum(known[first : last + 1]) >= KNOWN * len(words):
+                    found.append(place)
         return found
 
     def nearest(self, asked: Sequence[str]) -> list[int | None]:

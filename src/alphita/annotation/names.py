@@ -188,16 +188,19 @@ class Names:
         """Return the name that says "abnormal" for the word by which some roots mean any finding of something."""
         said = ABNORMALITIES & set(roots)
         rows = self.rows([ABNORMAL if one in said else one for one in roots]) if len(said) == 1 else ()
-        return self.preferred(rows) if rows else None
+        return self._any(rows) if rows else None
 
-    def preferred(self, rows: Sequence[int]) -> int:
+    def preferred(self, rows: Sequence[int], mention: str) -> int | None:
+        """Return the preferred term that "anomalies" of something mean, not a kind's synonym; None: there is none."""
+        if "anomal" not in mention:
+            return None
+        row = self._any(rows)
+        return row if self.index.segment.standing[self.index.segment.offsets[row]] == 0 else None
+
+    def _any(self, rows: Sequence[int]) -> int:
         """Return the one of some names that says "abnormal" itself, and of these a preferred term, or the first."""
         segment, strings = self.index.segment, self.index.strings
         return min(rows, key=lambda row: (ABNORMAL not in strings[row], segment.standing[segment.offsets[row]], row))
-
-    def is_preferred(self, row: int) -> bool:
-        """Tell whether a name is the preferred term of a concept."""
-        return bool(self.index.segment.standing[self.index.segment.offsets[row]] == 0)
 
     def closest(
         self, rows: Sequence[int], spoken: Sequence[str], mention: str, is_joined: bool
