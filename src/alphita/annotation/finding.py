@@ -111,13 +111,10 @@ class Finder:
 
     def _is_apart(self, hit: Hit, tokens: Sequence[Token], shared: Sequence[Hit]) -> bool:
         """Tell whether a hit is a borrowed name for two things ("cleft lip and palate") that have own names too."""
-        (start, end), index = hit.pieces[0], self.names.index
-        is_joined = any(token.form in CONJUNCTIONS and start < token.start < end for token in tokens)
-        return (
-            is_joined
-            and bool(index.segment.borrowed[int(index.segment.offsets[hit.row])])
-            and any(start <= one.pieces[0].start and one.pieces[-1].end <= end for one in shared)
-        )
+        place, segment = hit.pieces[0], self.names.index.segment
+        is_joined = any(token.form in CONJUNCTIONS and place.start < token.start < place.end for token in tokens)
+        parts = any(place.holds(one.pieces[0]) and place.holds(one.pieces[-1]) for one in shared)
+        return is_joined and parts and bool(segment.borrowed[int(segment.offsets[hit.row])])
 
     def _hit(
         self, text: str, tokens: Sequence[Token], roots: Sequence[str], *, plain: bool, goes_on: bool
@@ -238,25 +235,20 @@ def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
     items: list[list[Token]] = [[]]
     has_word = False
     for token in [*tokens, Token(0, 0, "", "|")]:
-        if token.joins == "|" or token.form in OUTSIDE or len(items) > MAX_ITEMS:
-            if has_word and len(items) > 1 and all(items):
-                yield items
+        is_end = token.joins == "|" or token.form in OUTSIDE or len(items) > MAX_ITEMS
+        # "short, broad and curved": the comma before "and" joins nothing more, one behind it ends.
+        if is_end or (token.joins == "," and has_word and items[-1] and token.form not in CONJUNCTIONS):
+            if has_word and len(said := [item for item in items if item]) > 1:
+                yield said
             items, has_word = [[]], False
             if token.form in OUTSIDE:
                 continue
-        if token.form in CONJUNCTIONS:
-            # "short, broad and curved": the comma before "and" joins nothing more.
-            has_word = True
-            if items[-1]:
-                items.append([])
-            continue
-        if token.joins == "," and items[-1]:
-            if has_word and len(items) > 1 and all(items):
-                yield items
-                items, has_word = [[]], False
-            else:
-                items.append([])
-        items[-1].append(token)
+        is_word = token.form in CONJUNCTIONS
+        has_word = has_word or is_word
+        if (is_word or token.joins == ",") and items[-1]:
+            items.append([])
+        if not is_word:
+            items[-1].append(token)
         while sum(one.form not in INSIDE for one in items[-1]) > MAX_ITEM_TOKENS:
             items[-1].pop(0 if len(items) == 1 else -1)
 
@@ -269,12 +261,8 @@ def _phrase(tokens: Sequence[Token]) -> Sequence[Token]:
 
 def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
     """Return words without those at both ends that belong inside a mention only, as "of"."""
-    first, last = 0, len(tokens)
-    while first < last and tokens[first].form in INSIDE:
-        first += 1
-    while last > first and tokens[last - 1].form in INSIDE:
-        last -= 1
-    return tokens[first:last]
+    kept = [place for place, token in enumerate(tokens) if token.form not in INSIDE]
+    return tokens[kept[0] : kept[-1] + 1] if kept else []
 
 
 MAX_WINDOW_WORDS = 7
