@@ -149,13 +149,10 @@ class Annotator:
         if candidate.confidence is None:
             # Without calibration only what is a name can be told to be right.
             return candidate.is_name
-        if self.settings.precision is not None:
-            return candidate.confidence >= self.settings.precision
-        if candidate.is_name:
-            return candidate.confidence >= self.settings.name_confidence
-        return candidate.confidence >= (
-            self.settings.alike_confidence if candidate.is_alike else self.settings.phrase_confidence
-        )
+        settings = self.settings
+        least = settings.alike_confidence if candidate.is_alike else settings.phrase_confidence
+        least = settings.name_confidence if candidate.is_name else least
+        return candidate.confidence >= (least if settings.precision is None else settings.precision)
 
 
 def _meant(asked: str, defined: Mapping[str, str | None]) -> str | None:
@@ -269,57 +266,46 @@ class Answers:
     def _candidate(self, span: Span, result: Result) -> Candidate | None:
         if result.concept_id is None or result.concept_id in self._left_out:
             return None
+        asked, matched, hit = span.asked, str(result.matched_term), span.hit
+        level = None if hit is None else hit.level
         by_abbreviation = result.method == ABBREVIATION
-        if by_abbreviation and span.asked.islower() and " " not in span.asked:
-            # "ie" and "ms" in small letters are words.
-            return None
-        if span.hit is None and not by_abbreviation and self._says_more(span.asked, str(result.matched_term)):
-            return None
-        if span.hit is None and self._is_strange(str(result.matched_term)):
-            return None
-        if (span.hit is None or span.hit.level >= Level.ROOTS) and _denies(span.asked, str(result.matched_term)):
-            return None
+        is_of_hit = hit is not None and result.concept_id in self._concepts(hit.row)
         if (
-            span.hit is not None
-            and span.hit.level == Level.MISSPELT
-            and (by_abbreviation or result.concept_id not in self._concepts(span.hit.row))
+            # "ie" and "ms" in small letters are words.
+            (by_abbreviation and asked.islower() and " " not in asked)
+            or (hit is None and not by_abbreviation and self._says_more(asked, matched))
+            or (hit is None and self._is_strange(matched))
+            or ((level is None or level >= Level.ROOTS) and _denies(asked, matched))
+            or (level == Level.MISSPELT and (by_abbreviation or not is_of_hit))
         ):
             return None
-        is_name = span.hit is not None and span.hit.level < Level.ROOTS
-        is_alike = (
-            span.hit is not None
-            and (span.hit.level == Level.ALIKE or " " in span.asked)
-            and result.concept_id in self._concepts(span.hit.row)
-        )
+        is_name = level is not None and level < Level.ROOTS
         return Candidate(
             span.pieces,
-            span.asked,
+            asked,
             result.concept_id,
             str(result.concept_name),
-            str(result.matched_term),
+            matched,
             of_found(result.confidence) if result.confidence is not None else None,
             result.decision,
             ABBREVIATION if by_abbreviation else EXACT if is_name else NEAREST,
             is_name,
-            is_alike,
-            result.decision == "accept" or (span.hit is not None and span.hit.level == Level.SAME),
+            is_of_hit and (level == Level.ALIKE or " " in asked),
+            result.decision == "accept" or level == Level.SAME,
         )
 
     def look_up(self, spans: Sequence[Span]) -> list[Candidate | None]:
         """Return the concept that each span is a name of, by the index alone, without confidence; others are None."""
         found: list[Candidate | None] = []
         for span in spans:
-            hit = span.hit
-            if hit is None or hit.level >= Level.ALIKE or (hit.level == Level.ROOTS and " " not in span.asked):
-                found.append(None)
-                continue
-            if hit.row not in self._named:
-                self._named[hit.row] = self._name(span, hit.row)
-            named = self._named[hit.row]
-            if named is not None:
+            hit, named = span.hit, None
+            if hit is not None and hit.level < Level.ALIKE and (hit.level < Level.ROOTS or " " in span.asked):
+                if hit.row not in self._named:
+                    self._named[hit.row] = self._name(span, hit.row)
+                named = self._named[hit.row]
+            if named is not None and hit is not None:
                 named = named._replace(pieces=span.pieces, asked=span.asked)
-                if hit.level == Level.ROOTS:
-                    named = named._replace(decision="review", method=NEAREST)
+                named = named._replace(decision="review", method=NEAREST) if hit.level == Level.ROOTS else named
             found.append(named)
         return found
 
