@@ -156,10 +156,7 @@ class Annotator:
 
 
 def _meant(asked: str, defined: Mapping[str, str | None]) -> str | None:
-    """Return what a string stands for in a text; None: a short form that the text defines otherwise.
-
-    So it does where it stands behind words of other letters ("myotonic dystrophy (DM)"), or if others are defined.
-    """
+    """Return what a string means; None: a short form where others are defined, or in brackets ("dystrophy (DM)")."""
     if not is_short_form(asked) or not (asked in defined or any(defined.values())):
         return asked
     return defined.get(asked)
@@ -408,7 +405,7 @@ class Candidate(NamedTuple):
 
     @property
     def length(self) -> int:
-        return sum(end - start for start, end in self.pieces)
+        return sum(piece.size for piece in self.pieces)
 
 
 def settle(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -30,6 +30,7 @@ from alphita.terminology.text import clean_many
 MAX_TOKENS = 12
 # Letters of a word that may be a noun's adjective: "hypotonic".
 SHORTEST_DERIVED = 7
+_CUTS = OUTSIDE | CONJUNCTIONS
 # Of parts that share a head: how many, and how long.
 MAX_ITEMS, MAX_ITEM_TOKENS, MAX_SHARED = 5, 4, 3
 _CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}|(?:[0-9]{1,2}|[XYxy])?[pq][0-9][0-9.]*")
@@ -84,8 +85,7 @@ class Finder:
                 token = tokens[last]
                 if last > first and token.joins == "|":
                     break
-                is_plain = is_plain and token.form not in OUTSIDE and token.form not in CONJUNCTIONS
-                is_plain = is_plain and (last == first or token.joins == "")
+                is_plain = is_plain and (last == first or token.joins == "") and token.form not in _CUTS
                 if not roots[last]:
                     continue
                 if roots[last] not in known or len(said) == MAX_WORDS:
@@ -98,12 +98,10 @@ class Finder:
                 hit = self._hit(text, tokens[first : last + 1], said, plain=is_plain, goes_on=goes_on)
                 if hit is not None:
                     found.append(hit)
-        if any(token.is_misspelt for token in tokens):
-            slips = [Place(token.start, token.end) for token in tokens if token.is_misspelt]
-            found = [
-                hit._replace(level=Level.MISSPELT) if any(hit.pieces[0].holds(slip) for slip in slips) else hit
-                for hit in found
-            ]
+        slips = [Place(token.start, token.end) for token in tokens if token.is_misspelt]
+        for number, hit in enumerate(found if slips else []):
+            if any(hit.pieces[0].holds(slip) for slip in slips):
+                found[number] = hit._replace(level=Level.MISSPELT)
         shared = list(self._shared(text, tokens))
         if shared:
             found = [hit for hit in found if not self._is_apart(hit, tokens, shared)]
@@ -274,8 +272,6 @@ _BAND = re.compile(r"(?:[0-9]{1,2}|[xy])[pq][0-9]+")
 UNKNOWN = -1
 _CAPITALS = re.compile(r"[A-Z][A-Za-z0-9]*[A-Z0-9]s?")
 LONGEST_SHORT_FORM = 8
-
-
 # Words that no phrase has which is no name.
 _LOOSE = CONJUNCTIONS | WORDS["loose"]
 

@@ -85,11 +85,12 @@ class Names:
         self.roots: set[str] = set()
         self._rows: dict[str, int | tuple[int, ...]] = {}
         self._shouted = _acronyms(index)
-        keys: list[str | None] = []
         strings = index.strings.array
-        for start in range(0, len(strings), STRINGS_AT_ONCE):
-            for row, string in enumerate(strings.slice(start, STRINGS_AT_ONCE).to_pylist(), start):
-                keys.append(self._key(row, string))
+        keys = [
+            self._key(row, string)
+            for start in range(0, len(strings), STRINGS_AT_ONCE)
+            for row, string in enumerate(strings.slice(start, STRINGS_AT_ONCE).to_pylist(), start)
+        ]
         own = self._own_names(keys)
         self._equivalents = learn(own.values())
         # Strings of the index that are no names here.
@@ -136,12 +137,9 @@ class Names:
             terms = slice(int(segment.offsets[row]), int(segment.offsets[row + 1]))
             if key is None or " " in key or not segment.borrowed[terms].all():
                 continue
-            if row in self._shouted:
+            shared = holding[key] & set(segment.term_concept[terms].tolist()) if key in holding else None
+            if row in self._shouted or (shared is not None and len(shared) < MIN_OWN * len(holding[key])):
                 found.add(row)
-            elif key in holding:
-                share = len(holding[key] & set(segment.term_concept[terms].tolist())) / len(holding[key])
-                if share < MIN_OWN:
-                    found.add(row)
         return found
 
     def _without_qualifiers(self, keys: Sequence[str | None]) -> dict[str, int]:
