@@ -82,7 +82,7 @@ class Names:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.roots: set[str] = set()
+        self.roots = set(ABNORMALITIES)
         self._rows: dict[str, int | tuple[int, ...]] = {}
         self._shouted = _acronyms(index)
         strings = index.strings.array
