@@ -263,7 +263,8 @@ def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens[kept[0] : kept[-1] + 1] if kept else []
 
 
-MAX_WINDOW_WORDS = 7
+# Words of a phrase, and letters of a short form.
+MAX_WINDOW_WORDS, LONGEST_SHORT_FORM = 7, 8
 # Cosine of character n-grams of the nearest name, 0 to 1, at least.
 LETTERS = 0.6
 # Share of a window's words whose roots stand in names, at least.
@@ -271,7 +272,6 @@ KNOWN = 0.6
 _BAND = re.compile(r"(?:[0-9]{1,2}|[xy])[pq][0-9]+")
 UNKNOWN = -1
 _CAPITALS = re.compile(r"[A-Z][A-Za-z0-9]*[A-Z0-9]s?")
-LONGEST_SHORT_FORM = 8
 # Words that no phrase has which is no name.
 _LOOSE = CONJUNCTIONS | WORDS["loose"]
 

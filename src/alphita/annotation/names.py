@@ -184,8 +184,9 @@ class Names:
 
     def general(self, roots: Sequence[str]) -> int | None:
         """Return the name that says "abnormal" for the word by which some roots mean any finding of something."""
-        said = ABNORMALITIES & set(roots)
-        rows = self.rows([ABNORMAL if one in said else one for one in roots]) if len(said) == 1 else ()
+        # A dysfunction is no malformation.
+        found = self.rows([ABNORMAL if one in ABNORMALITIES else one for one in roots])
+        rows = [row for row in found if ABNORMAL in self.index.strings[row]]
         return self._any(rows) if rows else None
 
     def preferred(self, rows: Sequence[int], mention: str) -> int | None:

@@ -27,7 +27,6 @@ for _row in textio.packaged(__package__, "words.tsv"):
     WORDS[_row["set"]] = WORDS.get(_row["set"], frozenset()) | frozenset(_row["words"].split())
 CONJUNCTIONS, INSIDE, OUTSIDE = WORDS["conjunction"], WORDS["inside"], WORDS["outside"]
 COMMON, QUALIFIERS = WORDS["common"], WORDS["qualifier"]
-# Pairs of words.
 OTHERWISE = frozenset(tuple(pair.split("-")) for pair in WORDS["otherwise"])
 MAX_FORMS = 1 << 18
 # A longer run of words is cut, so that the work on a sentence stays small.
