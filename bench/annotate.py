@@ -164,17 +164,14 @@ def main() -> None:
     }
     if options.peer is not None:
         answers["fasthpocr"] = of_peer(texts, options.peer, index)
-    within = {
-        index.concept(row).id for row in index.segment.descendants(int(index.concept_rows([ABNORMALITY])[0])).tolist()
-    }
+    top = int(index.concept_rows([ABNORMALITY])[0])
+    within = {index.concept(row).id for row in index.segment.descendants(top).tolist()}
     table = {
         which: {name: rates(gold, some, concepts) for name, some in answers.items()}
         for which, concepts in (("all", None), ("phenotypes", within))
     }
-    print(HEAD)
-    for which, rows in table.items():
-        for name, row in rows.items():
-            print(f"| {which} | {name} | {' | '.join(map(str, row))} |")
+    rows = [(which, name, *row) for which, some in table.items() for name, row in some.items()]
+    print(HEAD, *("| " + " | ".join(map(str, row)) + " |" for row in rows), sep="\n")
     figures = {"rows": table, "confidence": calibration(texts, found["alphita"])}
     print(json.dumps(figures["confidence"], indent=1))
     if options.wrong:
