@@ -76,6 +76,8 @@ class Finder:
             if (token.form, after.form) in OTHERWISE:
                 roots[first] = roots[first + 1] = ""
         known = self.names.roots
+        goes_on = [said in known and _goes_on(token) for said, token in zip(roots, tokens, strict=True)][1:]
+        goes_on.append(False)
         for first, token in enumerate(tokens):
             if roots[first] not in known or (first and tokens[first - 1].start == token.start):
                 continue
@@ -94,10 +96,10 @@ class Finder:
                 # Two tokens may be of one word of the text ("10^9"): it is taken whole.
                 if last + 1 < len(tokens) and tokens[last + 1].start == token.start:
                     continue
-                goes_on = last + 1 < len(tokens) and roots[last + 1] in known and _goes_on(tokens[last + 1])
-                hit = self._hit(text, tokens[first : last + 1], said, plain=is_plain, goes_on=goes_on)
-                if hit is not None:
-                    found.append(hit)
+                rows = self.names.rows(said)
+                if rows or is_plain:
+                    hit = self._hit(text, tokens[first : last + 1], said, rows, goes_on[last])
+                    found += [] if hit is None else [hit]
         slips = [Place(token.start, token.end) for token in tokens if token.is_misspelt]
         for number, hit in enumerate(found if slips else []):
             if any(hit.pieces[0].holds(slip) for slip in slips):
@@ -114,15 +116,12 @@ class Finder:
         parts = any(place.holds(one.pieces[0]) and place.holds(one.pieces[-1]) for one in shared)
         return is_joined and parts and bool(segment.borrowed[int(segment.offsets[hit.row])])
 
-    def _hit(
-        self, text: str, tokens: Sequence[Token], roots: Sequence[str], *, plain: bool, goes_on: bool
-    ) -> Hit | None:
-        """Return the name that words make, whose roots are given; where they are plain words also what is alike."""
+    def _hit(self, text: str, tokens: list[Token], roots: list[str], rows: Sequence[int], goes_on: bool) -> Hit | None:
+        """Return the one of some names that words make, or if there are none what is alike."""
         place = Place(tokens[0].start, tokens[-1].end)
         mention, strings = text[place.start : place.end], self.names.index.strings
-        rows = self.names.rows(roots)
         if not rows:
-            return self._alike(place, mention, roots, goes_on) if plain else None
+            return self._alike(place, mention, roots, goes_on)
         if (len(roots) == 1 and tokens[-1].form in COMMON) or is_code(mention):
             return None
         spoken = [token.form for token in tokens]
