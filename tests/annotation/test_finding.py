@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita import textio
+from alphita.annotation import annotator as annotator_module
 from alphita.annotation.annotator import Annotator, Candidate, Settings, settle
 from alphita.annotation.confidence import of_found
-from alphita.annotation.finding import Finder, Level, Names, learn
+from alphita.annotation.finding import Finder
+from alphita.annotation.names import Level, Names, learn
 from alphita.annotation.spans import Annotated, Document, Place, lines_of
 from alphita.annotation.tokens import root, sentences_of, tokens_of
 from alphita.answer.normalizer import Normalizer
@@ -359,3 +361,87 @@ def test_places_are_those_of_the_given_text(parts):
         start, end = lines.given_place(place, place + 1)
         assert given_text[start:end] == sign if sign != "\n" else lines_of(given_text[start:end]).text == "\n"
     assert lines.given_place(0, len(lines.text)) == (0, len(given_text))
+
+
+BODY = [
+    ("T:top", "Abnormality of the ear", "exact"),
+    ("T:outer", "Ear anomalies", "exact"),
+    ("T:heart", "Abnormality of the heart", "exact"),
+    ("T:lip", "Lip malformation", "exact"),
+    ("T:retina", "Retinal atrophy", "exact"),
+    ("T:choroid", "Choroidal atrophy", "exact"),
+    ("T:arm", "Short arms", "exact"),
+    ("T:jaw", "Mandibular hyperplasia", "exact"),
+    ("T:nevi", "Multiple nevi", "exact"),
+    ("T:eosin", "Eosinophilia", "exact"),
+    ("T:myopia", "Severe myopia", "exact"),
+    ("T:loss", "Hearing loss", "exact"),
+    ("T:severe", "Severe hearing loss", "exact"),
+    ("T:membrane", "Condylar membranes", "exact"),
+]
+
+
+@pytest.fixture(scope="module")
+def body(tmp_path_factory):
+    path = tmp_path_factory.mktemp("body") / "small.index"
+    build(SmallTerminology(BODY), HashEncoder(), path)
+    return Index.open(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("ear anomalies", ["abnormality of the ear"]),
+        ("otic anomalies", ["abnormality of the ear"]),
+        ("cardiac involvement", []),
+        ("involvement of the heart", ["abnormality of the heart"]),
+        ("changes of the heart membranes", []),
+        ("involvement of the lip", []),
+        ("atrophy of the retina and the choroid", ["choroidal atrophy", "retinal atrophy"]),
+        ("atrophy of the retina, choroid, and", ["choroidal atrophy", "retinal atrophy"]),
+        ("the short arm of chromosome 4", []),
+        ("short arms", ["short arms"]),
+        ("hyperplasia of the mandible", ["mandibular hyperplasia"]),
+        ("hyperplasia of the mandibular membranes", []),
+        ("numerous nevi", ["multiple nevi"]),
+        ("eosinophilic", ["eosinophilia"]),
+        ("eosinophilic membranes", []),
+        ("severe myopia, and hearing loss", ["hearing loss", "severe myopia"]),
+    ],
+)
+def test_words_mean_what_they_say_together(body, text, names):
+    assert sorted({name for _, name, _ in hits(body, text)}) == names
+
+
+@pytest.mark.parametrize(
+    ("asked", "matched", "denies"),
+    [
+        ("anicteric sclera", "Icteric sclera", True),
+        ("normal phagocytosis", "Abnormal phagocytosis", True),
+        ("normal pressure hydrocephalus", "Normal pressure hydrocephalus", False),
+        ("anuria", "Anuria", False),
+        ("nonedematous", "Edema", True),
+    ],
+)
+def test_what_words_deny_is_no_finding(asked, matched, denies):
+    assert annotator_module._denies(asked, matched) == denies
+
+
+@pytest.mark.parametrize(
+    ("text", "concepts"),
+    [
+        ("MS was found.", {"HP:7"}),
+        ("Mitral stenosis (MS) was found; MS.", set()),
+        ("Multiple sclerosis (MS) was found.", {"HP:7"}),
+        ("The gene of myotonia (MS) was found.", set()),
+        ("Heart rate (HR) was high in MS.", set()),
+    ],
+)
+def test_a_short_form_means_what_its_text_says(normalizer, text, concepts):
+    found = Annotator(normalizer).annotate([Document("", text)])[0].annotations
+    assert {one.concept_id for one in found} & {"HP:7"} == concepts
+
+
+def test_a_phrase_that_cuts_a_name_in_two_gives_way():
+    name = candidate(5, 14, "B", certain=True, name=True)
+    assert places([candidate(0, 10, "A", 0.9, certain=True), name]) == [(5, 14, "B")]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import csv
 import importlib.resources
+import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +16,10 @@ import numpy as np
 
 from alphita.annotation.confidence import of_found
 from alphita.annotation.context import Rules, load_rules, modifiers_of
-from alphita.annotation.finding import Finder, Hit, Level, Names, Windows, is_code, is_short_form
+from alphita.annotation.finding import Finder, Hit, Windows, is_code, is_short_form
+from alphita.annotation.names import Level, Names
 from alphita.annotation.spans import Annotated, Annotation, Document, Lines, Place, lines_of
-from alphita.annotation.tokens import QUALIFIERS, Sentence, forms, root, sentences_of
+from alphita.annotation.tokens import QUALIFIERS, WORDS, Sentence, forms, root, sentences_of
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import ABBREVIATION, EXACT, NEAREST, Result
 from alphita.errors import UsageError
@@ -36,7 +38,7 @@ class Settings:
 
     exact: bool = False
     precision: float | None = None
-    name_confidence: float = 0.56
+    name_confidence: float = 0.5
     alike_confidence: float = 0.56
     phrase_confidence: float = 0.73
     context_rules: Path | None = None
@@ -120,30 +122,28 @@ class Annotator:
     def _spanned_sentences(self, text: str, sentences: Sequence[Sentence]) -> list[_SpannedSentence]:
         """Return the sentences of a text, each with the spans to be asked."""
         # What the text defines, "congestive heart failure (CHF)", it means from there on and before.
-        defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
+        defined: dict[str, str | None] = {}
+        if not self.settings.exact:
+            defined = dict.fromkeys(_BRACKETED.findall(text)) | {pair.short: pair.long for pair in find_pairs(text)}
         asked_of = []
         for sentence in sentences:
             hits = sorted(self._finder.find(text, sentence, alike=not self.settings.exact), key=_start)
             halves = [Place(hit.pieces[0].start, hit.pieces[-1].end) for hit in hits if hit.is_half(hits)]
             spans = {}
             for hit in hits:
+                meant = _meant(hit.asked, defined)
+                if meant is None:
+                    continue
                 whole = next((text[slice(*place)] for place in halves if _is_within(hit.pieces, place)), None)
-                spans[hit.pieces] = Span(hit.pieces, hit.asked, hit, whole=whole)
+                spans[hit.pieces] = Span(hit.pieces, meant, hit if meant == hit.asked else None, whole=whole)
             if not self.settings.exact:
                 for window in self._windows.of(text, sentence):
-                    from_here = bisect_left(hits, window.place.start, key=_start)
-                    to_there = bisect_left(hits, window.place.end, key=_start)
-                    within = [hit for hit in hits[from_here:to_there] if _is_within(hit.pieces, window.place)]
-                    if (window.place,) in spans or (window.is_joined and within):
-                        # "Curved fingers and severe scoliosis" is two things, one of which has a name.
+                    asked = _meant(text[window.start : window.end], defined)
+                    if (window,) in spans or asked is None or is_code(asked):
                         continue
-                    asked = window.asked
-                    if asked in defined and is_short_form(asked):
-                        asked = defined[asked]
-                    elif is_code(asked):
-                        continue
-                    names = frozenset(hit.row for hit in within)
-                    spans[(window.place,)] = Span((window.place,), asked, None, names)
+                    near = hits[bisect_left(hits, window.start, key=_start) : bisect_left(hits, window.end, key=_start)]
+                    within = frozenset(hit.row for hit in near if _is_within(hit.pieces, window))
+                    spans[(window,)] = Span((window,), asked, None, within)
             asked_of.append(_SpannedSentence(sentence, list(spans.values())))
         return asked_of
 
@@ -151,13 +151,21 @@ class Annotator:
         if candidate.confidence is None:
             # Without calibration only what is a name can be told to be right.
             return candidate.is_name
-        if self.settings.precision is not None:
-            return candidate.confidence >= self.settings.precision
-        if candidate.is_name:
-            return candidate.confidence >= self.settings.name_confidence
-        return candidate.confidence >= (
-            self.settings.alike_confidence if candidate.is_alike else self.settings.phrase_confidence
-        )
+        settings = self.settings
+        least = settings.alike_confidence if candidate.is_alike else settings.phrase_confidence
+        least = settings.name_confidence if candidate.is_name else least
+        return candidate.confidence >= (least if settings.precision is None else settings.precision)
+
+
+def _meant(asked: str, defined: Mapping[str, str | None]) -> str | None:
+    """Return what a string means; None: a short form where others are defined, or in brackets ("dystrophy (DM)")."""
+    if not is_short_form(asked) or not (asked in defined or any(defined.values())):
+        return asked
+    return defined.get(asked)
+
+
+# A short form in brackets, behind what may be its long form.
+_BRACKETED = re.compile(r"(?<=\w )\(([A-Z][A-Za-z0-9-]{1,9})\)")
 
 
 def _start(hit: Hit) -> int:
@@ -165,11 +173,15 @@ def _start(hit: Hit) -> int:
 
 
 def _is_within(pieces: Sequence[Place], place: Place) -> bool:
-    return pieces != (place,) and place.start <= pieces[0].start and pieces[-1].end <= place.end
+    return pieces != (place,) and place.holds(Place(pieces[0].start, pieces[-1].end))
 
 
 # What a name may say beyond a phrase.
 _GENERAL = frozenset(map(root, (*QUALIFIERS, "abnormality", "morphology", "morphological", "disorder", "disease")))
+_SIDES = frozenset(map(root, WORDS["side"]))
+_NORMAL = root("normal")
+# Beginnings of words that say that what follows is absent; the longest first.
+_DENIALS = ("non", "un", "an", "in", "a")
 # Answers kept for strings that come again.
 MAX_KEPT = 200_000
 LEFT_OUT = "left_out.tsv"
@@ -253,55 +265,46 @@ class Answers:
     def _candidate(self, span: Span, result: Result) -> Candidate | None:
         if result.concept_id is None or result.concept_id in self._left_out:
             return None
+        asked, matched, hit = span.asked, str(result.matched_term), span.hit
+        level = None if hit is None else hit.level
         by_abbreviation = result.method == ABBREVIATION
-        if by_abbreviation and span.asked.islower() and " " not in span.asked:
-            # "ie" and "ms" in small letters are words.
-            return None
-        if span.hit is None and not by_abbreviation and self._says_more(span.asked, str(result.matched_term)):
-            return None
-        if span.hit is None and self._is_strange(str(result.matched_term)):
-            return None
+        is_of_hit = hit is not None and result.concept_id in self._concepts(hit.row)
         if (
-            span.hit is not None
-            and span.hit.level == Level.MISSPELT
-            and (by_abbreviation or result.concept_id not in self._concepts(span.hit.row))
+            # "ie" and "ms" in small letters are words.
+            (by_abbreviation and asked.islower() and " " not in asked)
+            or (hit is None and not by_abbreviation and self._says_more(asked, matched))
+            or (hit is None and self._is_strange(matched))
+            or ((level is None or level >= Level.ROOTS) and _denies(asked, matched))
+            or (level == Level.MISSPELT and (by_abbreviation or not is_of_hit))
         ):
             return None
-        is_name = span.hit is not None and span.hit.level < Level.ROOTS
-        is_alike = (
-            span.hit is not None
-            and (span.hit.level == Level.ALIKE or " " in span.asked)
-            and result.concept_id in self._concepts(span.hit.row)
-        )
+        is_name = level is not None and level < Level.ROOTS
         return Candidate(
             span.pieces,
-            span.asked,
+            asked,
             result.concept_id,
             str(result.concept_name),
-            str(result.matched_term),
+            matched,
             of_found(result.confidence) if result.confidence is not None else None,
             result.decision,
             ABBREVIATION if by_abbreviation else EXACT if is_name else NEAREST,
             is_name,
-            is_alike,
-            result.decision == "accept" or (span.hit is not None and span.hit.level == Level.SAME),
+            is_of_hit and (level == Level.ALIKE or " " in asked),
+            result.decision == "accept" or level == Level.SAME,
         )
 
     def look_up(self, spans: Sequence[Span]) -> list[Candidate | None]:
         """Return the concept that each span is a name of, by the index alone, without confidence; others are None."""
         found: list[Candidate | None] = []
         for span in spans:
-            hit = span.hit
-            if hit is None or hit.level >= Level.ALIKE or (hit.level == Level.ROOTS and " " not in span.asked):
-                found.append(None)
-                continue
-            if hit.row not in self._named:
-                self._named[hit.row] = self._name(span, hit.row)
-            named = self._named[hit.row]
-            if named is not None:
+            hit, named = span.hit, None
+            if hit is not None and hit.level < Level.ALIKE and (hit.level < Level.ROOTS or " " in span.asked):
+                if hit.row not in self._named:
+                    self._named[hit.row] = self._name(span, hit.row)
+                named = self._named[hit.row]
+            if named is not None and hit is not None:
                 named = named._replace(pieces=span.pieces, asked=span.asked)
-                if hit.level == Level.ROOTS:
-                    named = named._replace(decision="review", method=NEAREST)
+                named = named._replace(decision="review", method=NEAREST) if hit.level == Level.ROOTS else named
             found.append(named)
         return found
 
@@ -334,7 +337,7 @@ class Answers:
     def _says_more(self, asked: str, matched: str) -> bool:
         """Tell whether a name has all that a phrase says, and more: "low IQ" for "IQ"."""
         said, named = ({root(form) for form in forms(clean(one))} - {""} for one in (asked, matched))
-        return said < named - _GENERAL
+        return said - _SIDES < named - _GENERAL
 
     def _concepts(self, string: int) -> frozenset[str]:
         """Return the concepts that the string of a row names."""
@@ -349,6 +352,18 @@ class Answers:
         filters = self.normalizer.filters
         assert filters is not None
         return filters.concepts(self.normalizer.index.segment)
+
+
+def _denies(asked: str, matched: str) -> bool:
+    """Tell whether words say "normal", or deny with their beginning ("anicteric") what a name affirms."""
+    named = {root(form) for form in forms(clean(matched))}
+    for form in forms(clean(asked)):
+        if root(form) in named:
+            continue
+        denied = next((form.removeprefix(one) for one in _DENIALS if form.startswith(one)), "")
+        if root(form) == _NORMAL or (denied and root(denied) in named):
+            return True
+    return False
 
 
 def left_out(index: Index) -> frozenset[str]:
@@ -392,7 +407,7 @@ class Candidate(NamedTuple):
 
     @property
     def length(self) -> int:
-        return sum(end - start for start, end in self.pieces)
+        return sum(piece.size for piece in self.pieces)
 
 
 def settle(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -418,7 +433,7 @@ def _settled(candidates: Sequence[Candidate]) -> list[Candidate]:
     ordered = sorted(candidates, key=_rank)
     standing: list[Candidate] = []
     for one in ordered:
-        if any(_excludes(other, one) for other in standing) or any(_is_said_by_part(one, other) for other in ordered):
+        if any(_excludes(other, one) for other in standing) or any(_gives_way(one, other) for other in ordered):
             continue
         standing.append(one)
     return sorted(standing, key=lambda one: (one.start, one.end, one.concept_id))
@@ -445,13 +460,15 @@ def _cross(one: Candidate, other: Candidate) -> bool:
 
 
 def _within(inner: Sequence[Place], outer: Sequence[Place]) -> bool:
-    return all(any(start >= other.start and end <= other.end for other in outer) for start, end in inner)
+    return all(any(other.holds(one) for other in outer) for one in inner)
 
 
-def _is_said_by_part(one: Candidate, other: Candidate) -> bool:
-    return (
-        not one.is_name
-        and other.concept_id == one.concept_id
+def _gives_way(one: Candidate, other: Candidate) -> bool:
+    """Tell whether a phrase cuts a name in two ("bilateral breast" cancer), or a part of it says as much."""
+    if one.is_name:
+        return False
+    return (other.is_name and other.is_certain and len(other.pieces) == 1 and _cross(one, other)) or (
+        other.concept_id == one.concept_id
         and other.length < one.length
         and _within(other.pieces, one.pieces)
         and (other.is_certain or not one.is_certain)

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-import pyarrow.compute as pc
-
+from alphita.annotation.names import MAX_WORDS, Level, Names
 from alphita.annotation.spans import Place
 from alphita.annotation.tokens import (
     ABNORMAL,
     COMMON,
     CONJUNCTIONS,
     INSIDE,
+    OTHERWISE,
     OUTSIDE,
-    QUALIFIERS,
     TYPE,
+    WORDS,
     Sentence,
     Token,
-    forms,
     root,
-    singular,
 )
 from alphita.index.store import Index
 from alphita.mention.words import whole_words
@@ -36,6 +30,7 @@ from alphita.terminology.text import clean_many
 MAX_TOKENS = 12
 # Letters of a word that may be a noun's adjective: "hypotonic".
 SHORTEST_DERIVED = 7
+_CUTS = OUTSIDE | CONJUNCTIONS
 # Of parts that share a head: how many, and how long.
 MAX_ITEMS, MAX_ITEM_TOKENS, MAX_SHARED = 5, 4, 3
 _CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}|(?:[0-9]{1,2}|[XYxy])?[pq][0-9][0-9.]*")
@@ -77,7 +72,12 @@ class Finder:
         found: list[Hit] = []
         tokens = sentence.tokens
         roots = [root(token.form) for token in tokens]
+        for first, (token, after) in enumerate(pairwise(tokens)):
+            if (token.form, after.form) in OTHERWISE:
+                roots[first] = roots[first + 1] = ""
         known = self.names.roots
+        goes_on = [said in known and _goes_on(token) for said, token in zip(roots, tokens, strict=True)][1:]
+        goes_on.append(False)
         for first, token in enumerate(tokens):
             if roots[first] not in known or (first and tokens[first - 1].start == token.start):
                 continue
@@ -87,8 +87,7 @@ class Finder:
                 token = tokens[last]
                 if last > first and token.joins == "|":
                     break
-                is_plain = is_plain and token.form not in OUTSIDE and token.form not in CONJUNCTIONS
-                is_plain = is_plain and (last == first or token.joins == "")
+                is_plain = is_plain and (last == first or token.joins == "") and token.form not in _CUTS
                 if not roots[last]:
                     continue
                 if roots[last] not in known or len(said) == MAX_WORDS:
@@ -97,15 +96,14 @@ class Finder:
                 # Two tokens may be of one word of the text ("10^9"): it is taken whole.
                 if last + 1 < len(tokens) and tokens[last + 1].start == token.start:
                     continue
-                hit = self._hit(text, tokens[first : last + 1], said, is_plain)
-                if hit is not None:
-                    found.append(hit)
-        if any(token.is_misspelt for token in tokens):
-            slips = [Place(token.start, token.end) for token in tokens if token.is_misspelt]
-            found = [
-                hit._replace(level=Level.MISSPELT) if any(_is_part(slip, hit.pieces[0]) for slip in slips) else hit
-                for hit in found
-            ]
+                rows = self.names.rows(said)
+                if rows or is_plain:
+                    hit = self._hit(text, tokens[first : last + 1], said, rows, goes_on[last])
+                    found += [] if hit is None else [hit]
+        slips = [Place(token.start, token.end) for token in tokens if token.is_misspelt]
+        for number, hit in enumerate(found if slips else []):
+            if any(hit.pieces[0].holds(slip) for slip in slips):
+                found[number] = hit._replace(level=Level.MISSPELT)
         shared = list(self._shared(text, tokens))
         if shared:
             found = [hit for hit in found if not self._is_apart(hit, tokens, shared)]
@@ -113,46 +111,49 @@ class Finder:
 
     def _is_apart(self, hit: Hit, tokens: Sequence[Token], shared: Sequence[Hit]) -> bool:
         """Tell whether a hit is a borrowed name for two things ("cleft lip and palate") that have own names too."""
-        (start, end), index = hit.pieces[0], self.names.index
-        is_joined = any(token.form in CONJUNCTIONS and start < token.start < end for token in tokens)
-        return (
-            is_joined
-            and bool(index.segment.borrowed[int(index.segment.offsets[hit.row])])
-            and any(start <= one.pieces[0].start and one.pieces[-1].end <= end for one in shared)
-        )
+        place, segment = hit.pieces[0], self.names.index.segment
+        is_joined = any(token.form in CONJUNCTIONS and place.start < token.start < place.end for token in tokens)
+        parts = any(place.holds(one.pieces[0]) and place.holds(one.pieces[-1]) for one in shared)
+        return is_joined and parts and bool(segment.borrowed[int(segment.offsets[hit.row])])
 
-    def _hit(self, text: str, tokens: Sequence[Token], roots: Sequence[str], is_plain: bool) -> Hit | None:
-        """Return the name that words make, whose roots are given; where they are plain words also what is alike."""
-        rows = self.names.rows(roots)
-        if not rows:
-            alike = self.names.alike(roots) if is_plain else None
-            if alike is None:
-                return None
-            place = Place(tokens[0].start, tokens[-1].end)
-            return Hit((place,), text[place.start : place.end], alike, Level.ALIKE)
+    def _hit(self, text: str, tokens: list[Token], roots: list[str], rows: Sequence[int], goes_on: bool) -> Hit | None:
+        """Return the one of some names that words make, or if there are none what is alike."""
         place = Place(tokens[0].start, tokens[-1].end)
-        mention = text[place.start : place.end]
-        if len(roots) == 1 and tokens[-1].form in COMMON:
+        mention, strings = text[place.start : place.end], self.names.index.strings
+        if not rows:
+            return self._alike(place, mention, roots, goes_on)
+        if (len(roots) == 1 and tokens[-1].form in COMMON) or is_code(mention):
             return None
+        spoken = [token.form for token in tokens]
         is_joined = all(token.joins == "" for token in tokens[1:])
-        closest = self.names.closest(rows, [token.form for token in tokens], mention, is_joined)
+        closest = self.names.closest(rows, spoken, mention, is_joined)
         if closest is None:
             return None
         row, level = closest
-        if is_code(mention):
+        preferred = self.names.preferred(rows, mention)
+        if level < Level.ROOTS and is_joined and preferred is not None:
+            return Hit((place,), strings[preferred], preferred, level)
+        is_quality = len(roots) == 1 and strings[row] == spoken[0] + "ness"
+        if goes_on and not is_quality and not self.names.is_in_order(row, spoken):
+            # "Hyperplasia of the mandibular" condyle, and "eosinophilic" membranes.
             return None
         if level == Level.ROOTS:
-            is_quality = self.names.index.strings[row] == tokens[0].form + "ness"
-            if len(roots) == 1 and not is_quality and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
-                # "order" is no disorder of sorting, "imprinting" no finding.
-                return None
-            if any(token.form in OUTSIDE for token in tokens):
-                # "Disorders characterized by" are no disorder of character.
+            is_short = len(mention) < SHORTEST_DERIVED or mention.endswith("ing")
+            if (len(roots) == 1 and not is_quality and is_short) or not OUTSIDE.isdisjoint(spoken):
+                # "order" is no disorder of sorting, "disorders characterized by" are none of character.
                 return None
         # Words of one root are asked as the name that they make.
         is_derived = level == Level.ROOTS and len(roots) > 1
-        asked = self.names.index.strings[row] if is_derived else TYPE.sub(r"\1\2", mention)
-        return Hit((place,), asked, row, level)
+        return Hit((place,), strings[row] if is_derived else TYPE.sub(r"\1\2", mention), row, level)
+
+    def _alike(self, place: Place, mention: str, roots: Sequence[str], goes_on: bool) -> Hit | None:
+        general = None if goes_on else self.names.general(roots)
+        row = general if general is not None else self.names.alike(roots)
+        if row is None:
+            return None
+        name = self.names.index.strings[row]
+        is_any = general is not None or ("anomal" in mention and ABNORMAL in name)
+        return Hit((place,), name if is_any else mention, row, Level.ALIKE)
 
     def _shared(self, text: str, tokens: Sequence[Token]) -> Iterator[Hit]:
         """Yield names whose parts are joined by "and": "short [and curved] fingers", "cleft [lip and] palate"."""
@@ -161,17 +162,27 @@ class Finder:
                 own = [item[-size:] for size in range(1, MAX_SHARED + 1)]
                 cuts = [size for size, token in enumerate(reversed(item)) if token.form in INSIDE]
                 whole = next((part for part in own if len(part) == min([*cuts, len(item)])), None)
-                for other in items[place + 1 :]:
+                for other in map(_phrase, items[place + 1 :]):
                     for size in range(1, min(MAX_SHARED, len(other) - 1) + 1):
                         yield from self._made(text, own, other[-size:], whole)
             first: list[Token] = items[0]
             for before, item in pairwise(items):
                 # Of "ear pits, gut cysts and fistulae" only the gut has fistulae.
                 first = before if len(before) > 1 else first
-                own = [item[:size] for size in range(1, MAX_SHARED + 1)]
-                for size in range(1, min(MAX_SHARED, len(first) - 1) + 1):
-                    for part in own:
+                own = [
+                    item[:size]
+                    for size in range(1, MAX_SHARED + 1)
+                    if (size >= len(item) or item[size].form in INSIDE - {"of"}) and not self._is_name(item[:size])
+                ]
+                for part in own:
+                    for size in range(1, min(MAX_SHARED, len(first) - 1) + 1):
                         yield from self._made(text, [first[-size - cut : len(first) - cut] for cut in (1, 2)], part)
+                    heads = [place for place, token in enumerate(first) if place and token.form == "of"]
+                    if len(heads) == 1 and part is own[-1]:
+                        yield from self._made(text, [first[heads[0] - 1 : heads[0]]], part, is_of=True)
+
+    def _is_name(self, tokens: Sequence[Token]) -> bool:
+        return bool(self.names.rows([said for token in tokens if (said := root(token.form))]))
 
     def _made(
         self,
@@ -179,8 +190,10 @@ class Finder:
         beginnings: Sequence[Sequence[Token]],
         end: Sequence[Token],
         whole: Sequence[Token] | None = None,
+        *,
+        is_of: bool = False,
     ) -> Iterator[Hit]:
-        """Yield the names of beginnings and an end; `whole`: the one that is all of a part."""
+        """Yield the names of beginnings and an end; `whole`: the one that is all of a part; `is_of`: joined by "of"."""
         end = _trimmed(end)
         for some in beginnings:
             beginning = _trimmed(some)
@@ -195,18 +208,23 @@ class Finder:
             asked = " ".join(text[piece.start : piece.end] for piece in pieces)
             spoken = [token.form for token in tokens]
             closest = self.names.closest(rows, spoken, asked, is_joined=True) if rows else None
+            preferred = self.names.preferred(rows, asked) if closest is not None else None
+            if closest is not None and preferred is not None:
+                yield Hit(pieces, self.names.index.strings[preferred], preferred, closest[1])
+                continue
             # Of "delay, absent speech and seizures" nothing is a "speech delay".
             if closest is not None and closest[1] < Level.ROOTS and self.names.is_in_order(closest[0], spoken):
                 yield Hit(pieces, asked, *closest)
-            elif some is whole and len(end) == 1 and root(end[0].form) == ABNORMAL:
-                # "Otic and renal anomalies": any name of an abnormality of the ear.
-                row = closest[0] if closest is not None else self.names.alike(roots)
+            elif (some is whole and len(end) == 1 and root(end[0].form) == ABNORMAL) or is_of:
+                # "Otic and renal anomalies", "anomalies of the kidney and ear": any name of an abnormality of the ear.
+                row = closest[0] if closest is not None else self.names.general(roots) or self.names.alike(roots)
                 if row is not None:
                     yield Hit(pieces, self.names.index.strings[row], row, Level.ALIKE)
 
 
-def _is_part(inner: Place, outer: Place) -> bool:
-    return outer.start <= inner.start and inner.end <= outer.end
+def _goes_on(token: Token) -> bool:
+    """Tell whether a word may belong to the one before it."""
+    return token.joins == "" and token.form not in INSIDE and token.form not in OUTSIDE
 
 
 def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
@@ -214,38 +232,38 @@ def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
     items: list[list[Token]] = [[]]
     has_word = False
     for token in [*tokens, Token(0, 0, "", "|")]:
-        if token.joins == "|" or token.form in OUTSIDE or len(items) > MAX_ITEMS:
-            if has_word and len(items) > 1 and all(items):
-                yield items
+        is_end = token.joins == "|" or token.form in OUTSIDE or len(items) > MAX_ITEMS
+        # "short, broad and curved": the comma before "and" joins nothing more, one behind it ends.
+        if is_end or (token.joins == "," and has_word and items[-1] and token.form not in CONJUNCTIONS):
+            if has_word and len(said := [item for item in items if item]) > 1:
+                yield said
             items, has_word = [[]], False
             if token.form in OUTSIDE:
                 continue
-        if token.form in CONJUNCTIONS:
-            # "short, broad and curved": the comma before "and" joins nothing more.
-            has_word = True
-            if items[-1]:
-                items.append([])
-            continue
-        if token.joins == "," and items[-1]:
-            if has_word and len(items) > 1 and all(items):
-                yield items
-                items, has_word = [[]], False
-            else:
-                items.append([])
-        items[-1] = [*items[-1], token][-MAX_ITEM_TOKENS:] if len(items) == 1 else [*items[-1], token][:MAX_ITEM_TOKENS]
+        is_word = token.form in CONJUNCTIONS
+        has_word = has_word or is_word
+        if (is_word or token.joins == ",") and items[-1]:
+            items.append([])
+        if not is_word:
+            items[-1].append(token)
+        while sum(one.form not in INSIDE for one in items[-1]) > MAX_ITEM_TOKENS:
+            items[-1].pop(0 if len(items) == 1 else -1)
+
+
+def _phrase(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return the words up to the first that joins another phrase: of "curved fingers of the hand" the fingers."""
+    end = next((place for place, token in enumerate(tokens) if place and token.form in INSIDE), len(tokens))
+    return tokens[:end]
 
 
 def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
     """Return words without those at both ends that belong inside a mention only, as "of"."""
-    first, last = 0, len(tokens)
-    while first < last and tokens[first].form in INSIDE:
-        first += 1
-    while last > first and tokens[last - 1].form in INSIDE:
-        last -= 1
-    return tokens[first:last]
+    kept = [place for place, token in enumerate(tokens) if token.form not in INSIDE]
+    return tokens[kept[0] : kept[-1] + 1] if kept else []
 
 
-MAX_WINDOW_WORDS = 7
+# Words of a phrase, and letters of a short form.
+MAX_WINDOW_WORDS, LONGEST_SHORT_FORM = 7, 8
 # Cosine of character n-grams of the nearest name, 0 to 1, at least.
 LETTERS = 0.6
 # Share of a window's words whose roots stand in names, at least.
@@ -253,15 +271,8 @@ KNOWN = 0.6
 _BAND = re.compile(r"(?:[0-9]{1,2}|[xy])[pq][0-9]+")
 UNKNOWN = -1
 _CAPITALS = re.compile(r"[A-Z][A-Za-z0-9]*[A-Z0-9]s?")
-LONGEST_SHORT_FORM = 8
-
-
-class Window(NamedTuple):
-    """A phrase: its place, its words as one string, and whether "and" or "or" is among them."""
-
-    place: Place
-    asked: str
-    is_joined: bool
+# Words that no phrase has which is no name.
+_LOOSE = CONJUNCTIONS | WORDS["loose"]
 
 
 class Windows:
@@ -271,7 +282,7 @@ class Windows:
         self.index, self.knows = index, knows
         self._common = frozenset(whole_words(index.model_path)[0])
 
-    def of(self, text: str, sentence: Sentence) -> list[Window]:
+    def of(self, text: str, sentence: Sentence) -> list[Place]:
         """Return the windows of a sentence that pass the screen of words."""
         found = []
         for phrase in _phrases(sentence.tokens):
@@ -280,15 +291,18 @@ class Windows:
                 continue
             known = [self.knows(token.form) for token in phrase]
             for first, last in _bounds(phrase):
-                words = phrase[first : last + 1]
-                said = sum(known[first : last + 1])
-                place = Place(words[0].start, words[-1].end)
-                if first == last and words[0].form in self._common:
+                words, after = phrase[first : last + 1], phrase[last + 1 : last + 2]
+                is_one = first == last
+                if (is_one and words[0].form in self._common) or any(token.form in _LOOSE for token in words):
                     # A common word that is no name means something else.
                     continue
-                is_joined = any(token.form in CONJUNCTIONS for token in words)
-                if said >= KNOWN * len(words) or (first == last and is_short_form(text[place.start : place.end])):
-                    found.append(Window(place, text[place.start : place.end], is_joined))
+                if after and (after[0].form == "of" or (known[last + 1] and after[0].form not in INSIDE)):
+                    # "Deficiency of a hepatic" enzyme.
+                    continue
+                place = Place(words[0].start, words[-1].end)
+                is_short = is_one and is_short_form(text[place.start : place.end])
+                if is_short or sum(known[first : last + 1]) >= KNOWN * len(words):
+                    found.append(place)
         return found
 
     def nearest(self, asked: Sequence[str]) -> list[int | None]:
@@ -332,220 +346,3 @@ def _bounds(phrase: Sequence[Token]) -> Iterator[tuple[int, int]]:
             is_one_sign = first == last and (len(form) < 2 or form.isdecimal())
             if form not in INSIDE and not is_one_sign:
                 yield first, last
-
-
-# Concepts whose names must say so, at least.
-MIN_CONCEPTS = 3
-# Share of the concepts that name the rarer root in which the other takes its place, at least.
-MIN_SHARE = 0.04
-# Equivalents of one root, the likeliest first, and names of one concept that are compared, at most.
-MAX_EQUIVALENTS, MAX_NAMES = 12, 40
-
-
-def learn(concepts: Iterable[Sequence[tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    """Return for each root those that may take its place, the likeliest first."""
-    swapped: Counter[tuple[str, str]] = Counter()
-    holding: Counter[str] = Counter()
-    for names in concepts:
-        distinct = list(dict.fromkeys(names))[:MAX_NAMES]
-        holding.update({root for name in distinct for root in name})
-        swapped.update(_swapped(distinct))
-    found: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for (left, right), number in swapped.items():
-        share = number / min(holding[left], holding[right])
-        if number >= MIN_CONCEPTS and share >= MIN_SHARE:
-            found[left].append((-share, right))
-            found[right].append((-share, left))
-    return {root: tuple(other for _, other in sorted(some)[:MAX_EQUIVALENTS]) for root, some in found.items()}
-
-
-def _swapped(names: Sequence[tuple[str, ...]]) -> set[tuple[str, str]]:
-    """Return the pairs of roots in which two names of one concept differ, both of several roots."""
-    by_rest: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for name in names:
-        if len(name) > 1:
-            for place, root in enumerate(name):
-                by_rest[name[:place] + name[place + 1 :]].add(root)
-    found: set[tuple[str, str]] = set()
-    for roots in by_rest.values():
-        if len(roots) > 1:
-            ordered = sorted(roots)
-            found.update((left, right) for place, left in enumerate(ordered) for right in ordered[place + 1 :])
-    return found
-
-
-MAX_WORDS = 8
-STRINGS_AT_ONCE = 65_536
-LONGEST_ACRONYM = 5
-SHORTEST_NAME = 3
-# Roots of a window in which one may be put for another, at most.
-MAX_SWAPPED = 5
-# Letters of a word that is left of a name without its qualifier, at least.
-SHORTEST_LEFT = 8
-# Share of the concepts whose own names hold a word that must be the concept's which borrows it as a name.
-MIN_OWN = 0.5
-CAPITALS = re.compile(r"[A-Z0-9][A-Z0-9/&-]*")
-
-
-class Level(IntEnum):
-    """How a window equals a name: the closest first."""
-
-    SAME = 0
-    INFLECTED = 1
-    ROOTS = 2
-    ALIKE = 3
-    MISSPELT = 4
-
-
-class Names:
-    """The names of an index."""
-
-    def __init__(self, index: Index) -> None:
-        self.index = index
-        self.roots: set[str] = set()
-        self._rows: dict[str, int | tuple[int, ...]] = {}
-        self._shouted = _acronyms(index)
-        keys: list[str | None] = []
-        strings = index.strings.array
-        for start in range(0, len(strings), STRINGS_AT_ONCE):
-            for row, string in enumerate(strings.slice(start, STRINGS_AT_ONCE).to_pylist(), start):
-                keys.append(self._key(row, string))
-        own = self._own_names(keys)
-        self._equivalents = learn(own.values())
-        # Strings of the index that are no names here.
-        self.strange = self._strange(keys, own)
-        for row, key in enumerate(keys):
-            if key is not None and row not in self.strange:
-                self.roots.update(key.split(" "))
-                before = self._rows.get(key)
-                self._rows[key] = row if before is None else (*_several(before), row)
-        self._shortened = self._without_qualifiers(keys)
-
-    def _key(self, row: int, string: str) -> str | None:
-        """Return the sorted roots of a name; None: it is not looked for."""
-        roots = [found for form in forms(string) if (found := root(form))]
-        if not roots or len(roots) > MAX_WORDS or len(string) < SHORTEST_NAME - (row in self._shouted):
-            return None
-        if len(roots) == 1 and (string in COMMON or not any(map(str.isalpha, string))):
-            return None
-        return " ".join(sorted(roots))
-
-    def _own_names(self, keys: Sequence[str | None]) -> dict[int, list[tuple[str, ...]]]:
-        """Return the exact names of each concept that are the terminology's own, as sorted roots."""
-        segment = self.index.segment
-        found: dict[int, list[tuple[str, ...]]] = defaultdict(list)
-        string_of = np.repeat(np.arange(len(keys)), np.diff(segment.offsets))
-        own = np.flatnonzero(segment.standing <= 1)
-        concepts = segment.term_concept[own].tolist()
-        for string, concept in zip(string_of[own].tolist(), concepts, strict=True):
-            key = keys[string]
-            if key is not None:
-                found[concept].append(tuple(map(sys.intern, key.split(" "))))
-        return found
-
-    def _strange(self, keys: Sequence[str | None], own: dict[int, list[tuple[str, ...]]]) -> set[int]:
-        """Return the borrowed names of one word that are not looked for."""
-        segment = self.index.segment
-        holding: dict[str, set[int]] = defaultdict(set)
-        for concept, names in own.items():
-            for name in names:
-                for part in name:
-                    holding[part].add(concept)
-        found = set()
-        for row, key in enumerate(keys):
-            terms = slice(int(segment.offsets[row]), int(segment.offsets[row + 1]))
-            if key is None or " " in key or not segment.borrowed[terms].all():
-                continue
-            if row in self._shouted:
-                found.add(row)
-            elif key in holding:
-                share = len(holding[key] & set(segment.term_concept[terms].tolist())) / len(holding[key])
-                if share < MIN_OWN:
-                    found.add(row)
-        return found
-
-    def _without_qualifiers(self, keys: Sequence[str | None]) -> dict[str, int]:
-        """Return the rows of own names by what is left of them without a qualifier, where that is no other name."""
-        segment = self.index.segment
-        found: dict[str, set[int]] = defaultdict(set)
-        rows: dict[str, int] = {}
-        for row, key in enumerate(keys):
-            if key is None or " " not in key or segment.standing[segment.offsets[row]] > 1:
-                continue
-            roots = key.split(" ")
-            for place, part in enumerate(roots):
-                left = " ".join(roots[:place] + roots[place + 1 :])
-                if part in _QUALIFIERS and len(left) >= SHORTEST_LEFT and left not in self._rows:
-                    found[left].add(int(segment.term_concept[segment.offsets[row]]))
-                    rows.setdefault(left, row)
-        return {left: rows[left] for left, concepts in found.items() if len(concepts) == 1}
-
-    def knows(self, form: str) -> bool:
-        """Tell whether a word's root stands in some name."""
-        return root(form) in self.roots
-
-    def rows(self, roots: Sequence[str]) -> tuple[int, ...]:
-        """Return the names that have these roots."""
-        found = self._rows.get(roots[0] if len(roots) == 1 else " ".join(sorted(roots)))
-        return () if found is None else _several(found)
-
-    def alike(self, roots: Sequence[str]) -> int | None:
-        """Return the name that has all roots but one, and for it an equivalent; or these and a qualifier."""
-        if len(roots) > MAX_SWAPPED:
-            return None
-        ordered = sorted(roots)
-        left = self._shortened.get(" ".join(ordered))
-        if left is not None or len(roots) == 1:
-            return left
-        for place, one in enumerate(ordered):
-            for other in self._equivalents.get(one, ()):
-                rows = self._rows.get(" ".join(sorted((*ordered[:place], other, *ordered[place + 1 :]))))
-                if rows is not None:
-                    return _several(rows)[0]
-        return None
-
-    def closest(
-        self, rows: Sequence[int], spoken: Sequence[str], mention: str, is_joined: bool
-    ) -> tuple[int, Level] | None:
-        """Return the one of some names that is closest to a window, and how close; None: none of them may be meant."""
-        best: tuple[Level, int] | None = None
-        bag: list[str] | None = None
-        for row in rows:
-            if row in self._shouted and not CAPITALS.fullmatch(mention):
-                continue
-            own = forms(self.index.strings[row])
-            if own == list(spoken):
-                level = Level.SAME
-            elif not is_joined:
-                # Across a comma or a bracket only the name as it is written.
-                continue
-            else:
-                bag = sorted(filter(None, map(singular, spoken))) if bag is None else bag
-                level = Level.INFLECTED if sorted(filter(None, map(singular, own))) == bag else Level.ROOTS
-            if best is None or (level, row) < best:
-                best = (level, row)
-        return None if best is None else (best[1], best[0])
-
-    def is_in_order(self, row: int, spoken: Sequence[str]) -> bool:
-        """Tell whether a name has these words in their order, but for their number."""
-        return list(map(singular, forms(self.index.strings[row]))) == list(map(singular, spoken))
-
-
-_QUALIFIERS = frozenset(map(root, QUALIFIERS))
-
-
-def _several(rows: int | tuple[int, ...]) -> tuple[int, ...]:
-    return rows if isinstance(rows, tuple) else (rows,)
-
-
-def _acronyms(index: Index) -> frozenset[int]:
-    """Return the short strings of an index that its terms write in capitals only; in a text they must be so too."""
-    segment = index.segment
-    lengths = pc.utf8_length(index.strings.array).to_numpy()
-    found = []
-    written = segment.terms.column("string")
-    for row in np.flatnonzero(lengths <= LONGEST_ACRONYM).tolist():
-        terms = written.slice(int(segment.offsets[row]), int(segment.offsets[row + 1] - segment.offsets[row]))
-        if all(CAPITALS.fullmatch(term.strip()) and not term.isdecimal() for term in terms.to_pylist()):
-            found.append(row)
-    return frozenset(found)

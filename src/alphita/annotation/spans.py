@@ -23,6 +23,10 @@ class Place(NamedTuple):
     def size(self) -> int:
         return self.end - self.start
 
+    def holds(self, other: Place) -> bool:
+        """Tell whether another part is inside it."""
+        return self.start <= other.start and other.end <= self.end
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

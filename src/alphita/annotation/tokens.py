@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from alphita import textio
 from alphita.terminology.text import clean, plain_words
 
 # Combining marks belong to the word that they follow, and what prints nothing to the word that it is inside.
@@ -21,12 +22,12 @@ _WORD = re.compile(rf"{TYPE.pattern}|[^\W_]++(?>(?:[{_MARKS}]++[^\W_]*+|[{_UNSEE
 _BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|\n\s*\n|--+|\s[-–—]\s|\[[ xX]?\]|[☐☑☒✓✔✗✘]")
 # What ends a dictionary name's reach but not a sentence: brackets and commas.
 _COMMA = re.compile(r"[,()\[\]{}\"“”„«»/、，&+*]")
-# A point after one of these ends no sentence.
-_SHORT_WORDS = (
-    "dr mr mrs ms prof st vs e.g i.e eg ie cf approx ca fig al etc resp pt pts hx dx rx tab inj dott sig "
-    "sra srta m mme bzw z.b d.h u.a v.a ggf inkl evtl p.ej ej "
-)
-_SHORTENED = frozenset(_SHORT_WORDS.split())
+WORDS: dict[str, frozenset[str]] = {}
+for _row in textio.packaged(__package__, "words.tsv"):
+    WORDS[_row["set"]] = WORDS.get(_row["set"], frozenset()) | frozenset(_row["words"].split())
+CONJUNCTIONS, INSIDE, OUTSIDE = WORDS["conjunction"], WORDS["inside"], WORDS["outside"]
+COMMON, QUALIFIERS = WORDS["common"], WORDS["qualifier"]
+OTHERWISE = frozenset(tuple(pair.split("-")) for pair in WORDS["otherwise"])
 MAX_FORMS = 1 << 18
 # A longer run of words is cut, so that the work on a sentence stays small.
 MAX_TOKENS = 400
@@ -136,7 +137,7 @@ def _ends(text: str, before: Token, after: Token) -> bool:
         return False
     word = text[before.start : before.end].lower()
     is_initial = len(word) == 1 and word.isalpha()
-    return not (word in _SHORTENED or is_initial) and not text[after.start].islower()
+    return not (word in WORDS["shortened"] or is_initial) and not text[after.start].islower()
 
 
 @functools.lru_cache(maxsize=MAX_FORMS)
@@ -145,16 +146,10 @@ def singular(form: str) -> str:
     return plain_words(form)[0] if form else ""
 
 
-# Ends of words that make noun, adjective, verb, plural and British spelling of one root; the longest first.
-_ROOT_ENDS = (
-    "ization isation izing ising ized ised ation ations ating ated ates ate ion ment ments ity ities ness icity "
-    "ically ical ally ously ous osis otic oses ysis ytic yses esis etic ia ias iae ic al ed ing y ies i e "
-    "es ly aly alic yly ylism ylic ylous is um us ae ary ar a ata atous atic ices ex ix aces ax acic nges nx ngeal "
-    "le ular ule iform "
-)
-_ENDINGS = tuple(sorted(set(_ROOT_ENDS.split()), key=lambda ending: (-len(ending), ending)))
+# The longest first.
+_ENDINGS = tuple(sorted(WORDS["ending"], key=lambda ending: (-len(ending), ending)))
 _SHORTEST_ROOT = 4
-_IRREGULAR = {"feet": "foot", "teeth": "tooth", "absence": "absent"}
+_IRREGULAR = dict(pair.split("=") for pair in WORDS["irregular"])
 # Beginnings of words that terminologies and letters put for each other: "renal anomaly", "abnormality of the kidney".
 ABNORMAL = "abnormal"
 _ABNORMAL = (ABNORMAL, "anomal", "malform", "defect", "deform")
@@ -180,46 +175,5 @@ def root(form: str) -> str:
     return word
 
 
-def _words(*lines: str) -> frozenset[str]:
-    return frozenset(word for line in lines for word in line.split())
-
-
-# Joins of two parts that may share a head; beside them the comma and the slash.
-CONJUNCTIONS = _words("and or e ed o und oder et ou y u")
-# May stand inside a mention ("delay of speech"), at none of its ends.
-INSIDE = _words(
-    "a an the of in on at to for with by and or from per as de del della delle dei degli di da con al la il lo le",
-    "gli un una uno des der die das dem den im am mit von zu und oder du les aux et ou en el los las y o e ed l d",
-)
-# Never inside a mention: pronouns, verbs of telling and being, and what joins sentences.
-OUTSIDE = _words(
-    "i you he she it we they him her them his hers its our their this that these those who whom whose which what",
-    "when where why how is are was were be been being am has have had having do does did doing done can could",
-    "will would shall should may might must if then than but because although though however while whereas since",
-    "after before during until between among also both either neither nor only very too more most less least",
-    "other others another such same some any all each every few many several therefore thus hence here there not",
-    "cannot including included include includes shows showed shown show reveals revealed reveal presents",
-    "presented presenting reports reported report described describe describes associated characterized",
-    "characterised diagnosed noted observed found seen denies denied developed develops suggest suggests",
-    "suggested suggesting consistent compatible caused causes causing cause affecting involving following resulted",
-    "result results resulting due patient",
-    "patients pt pts man woman boy girl child children family families mother father brother sister year years",
-    "old day days week weeks month months age aged case cases study history che chi cui non si ha ho hanno era",
-    "erano sono stato stata stati state paziente pazienti ma se quando perche anche ich du er sie es wir ihr ist",
-    "sind war waren wurde wurden hat haben hatte nicht kein keine aber wenn weil auch je tu il elle nous vous ils",
-    "elles est sont etait ont avait ne pas mais quand parce aussi qui que patiente yo ella nosotros ellos son fue",
-    "han habia no pero cuando porque tambien paciente",
-)
-# Names of one word that are common words of a language, and mean it in nearly every text.
-COMMON = _words(
-    "all may can will was has had not no yes see say man men set sit cut let end age old new low high mass case",
-    "type part side left right mild severe moderate acute chronic progressive bilateral unilateral onset death",
-    "normal abnormal finding findings sign signs symptom symptoms disease diseases disorder disorders syndrome",
-    "syndromes condition abnormality abnormalities anomaly anomalies defect defects other none unknown",
-    "unspecified male female position frequency frequent variable rare common present absent positive negative",
-    "phenotype history family inheritance mitochondrial fall falling faint confused",
-)
-# Words of a name that say how or where a finding is; texts leave them out.
-QUALIFIERS = _words(
-    "generalized unilateral bilateral proximal distal congenital isolated primary idiopathic conspicuously"
-)
+# Roots of words for any finding of something.
+ABNORMALITIES = frozenset(map(root, WORDS["abnormality"]))

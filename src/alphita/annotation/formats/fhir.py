@@ -46,12 +46,8 @@ def _entries(header: Header, documents: Iterator[Annotated]) -> Iterator[dict[st
 
 
 def _observation(finding: Finding) -> dict[str, Any]:
-    return {
-        "resourceType": "Observation",
-        "status": "preliminary",
-        "code": _code(finding),
-        "valueBoolean": not finding.is_negated,
-    }
+    made = {"resourceType": "Observation", "status": "preliminary", "code": _code(finding)}
+    return made | {"valueBoolean": not finding.is_negated}
 
 
 def _condition(finding: Finding) -> dict[str, Any]:
@@ -74,10 +70,7 @@ def _code(finding: Finding) -> dict[str, Any]:
 
 
 def _note(finding: Finding) -> str:
-    return "; ".join(
-        f"{annotation.mention!r}, characters {annotation.start} to {annotation.end}"
-        for annotation in finding.annotations
-    )
+    return "; ".join(f"{one.mention!r}, characters {one.start} to {one.end}" for one in finding.annotations)
 
 
 def _uuid(*parts: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from alphita.annotation.formats import Header
@@ -43,12 +44,8 @@ def record_of(one: Annotation) -> dict[str, Any]:
         record["pieces"] = [list(piece) for piece in one.pieces]
     names = ("concept_id", "concept_name", "matched_term", "confidence", "decision", "method")
     record |= {name: getattr(one, name) for name in names}
-    record["context"] = [
-        {"category": said.category, "start": said.start, "end": said.end, "cue": said.cue} for said in one.context
-    ]
-    record["modifiers"] = [
-        {"kind": said.kind, "value": said.value, "start": said.start, "end": said.end} for said in one.modifiers
-    ]
+    record["context"] = [asdict(said) for said in one.context]
+    record["modifiers"] = [asdict(said) for said in one.modifiers]
     return record
 
 

@@ -7,7 +7,7 @@ ones say nothing sure of the patient: they are left out, and counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -20,17 +20,8 @@ SUFFIXES = (".phenopacket.json", ".phenopackets.json", ".cohort.json")
 FOLDER = False
 SCHEMA = "2.0.0"
 # HPO's own words for side and severity.
-MODIFIERS = {
-    "left": ("HP:0012835", "Left"),
-    "right": ("HP:0012834", "Right"),
-    "bilateral": ("HP:0012832", "Bilateral"),
-    "unilateral": ("HP:0012833", "Unilateral"),
-}
-SEVERITIES = {
-    "mild": ("HP:0012825", "Mild"),
-    "moderate": ("HP:0012826", "Moderate"),
-    "severe": ("HP:0012828", "Severe"),
-}
+SIDES = {"left": "HP:0012835", "right": "HP:0012834", "bilateral": "HP:0012832", "unilateral": "HP:0012833"}
+SEVERITIES = {"mild": "HP:0012825", "moderate": "HP:0012826", "severe": "HP:0012828"}
 
 
 def write(header: Header, documents: Iterator[Annotated]) -> Iterator[bytes]:
@@ -68,18 +59,16 @@ def _feature(finding: Finding) -> dict[str, Any]:
         feature["excluded"] = True
     said = {modifier.kind: modifier.value for annotation in finding.annotations for modifier in annotation.modifiers}
     if said.get("severity") in SEVERITIES:
-        feature["severity"] = _term(SEVERITIES[said["severity"]])
-    if said.get("laterality") in MODIFIERS:
-        feature["modifiers"] = [_term(MODIFIERS[said["laterality"]])]
-    places = ", ".join(
-        f"{annotation.mention!r} at {annotation.start}-{annotation.end}" for annotation in finding.annotations
-    )
+        feature["severity"] = _term(SEVERITIES, said["severity"])
+    if said.get("laterality") in SIDES:
+        feature["modifiers"] = [_term(SIDES, said["laterality"])]
+    places = ", ".join(f"{one.mention!r} at {one.start}-{one.end}" for one in finding.annotations)
     feature["description"] = places + ("; in the past" if finding.is_historical else "")
     return feature
 
 
-def _term(found: tuple[str, str]) -> dict[str, str]:
-    return {"id": found[0], "label": found[1]}
+def _term(ids: Mapping[str, str], word: str) -> dict[str, str]:
+    return {"id": ids[word], "label": word.capitalize()}
 
 
 def _meta(header: Header, used: Iterable[str]) -> dict[str, Any]:
