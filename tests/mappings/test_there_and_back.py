@@ -95,7 +95,11 @@ def test_it_is_the_same_or_the_difference_is_counted(tmp_path_factory, of, to, l
         return
     lost = converted(folder / "first", of, folder / "other", to)
     lost += converted(folder / "other", to, folder / "back", of)
-    after = {(one.mention, one.rank): one for one in sample.read(registry.load(PACKAGE, of), Header(), folder / "back")}
+    # Where every row was set aside, nothing is in the file.
+    read = (
+        sample.read(registry.load(PACKAGE, of), Header(), folder / "back") if (folder / "back").stat().st_size else ()
+    )
+    after = {(one.mention, one.rank): one for one in read}
     differences = Counter[str]()
     for one in before:
         back = after.get((one.mention, one.rank))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import csv
+import functools
 import importlib.resources
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -85,6 +86,12 @@ class Annotator:
             other.rules = load_rules(settings.context_rules)
         return other
 
+    @functools.cached_property
+    def _known(self) -> frozenset[str]:
+        """The short forms of clinics of which the terminology has a meaning."""
+        forms = self.normalizer.index.segment.short_forms
+        return frozenset(forms.filter(forms.column("known")).column("short").to_pylist() if forms is not None else ())
+
     def _check(self) -> None:
         if self.settings.precision is not None and self.normalizer.calibration is None:
             raise UsageError("a precision is chosen by the confidence, and this index has none: alphita calibrate")
@@ -131,14 +138,14 @@ class Annotator:
             halves = [Place(hit.pieces[0].start, hit.pieces[-1].end) for hit in hits if hit.is_half(hits)]
             spans = {}
             for hit in hits:
-                meant = _meant(hit.asked, defined)
+                meant = _meant(hit.asked, defined, self._known)
                 if meant is None:
                     continue
                 whole = next((text[slice(*place)] for place in halves if _is_within(hit.pieces, place)), None)
                 spans[hit.pieces] = Span(hit.pieces, meant, hit if meant == hit.asked else None, whole=whole)
             if not self.settings.exact:
                 for window in self._windows.of(text, sentence):
-                    asked = _meant(text[window.start : window.end], defined)
+                    asked = _meant(text[window.start : window.end], defined, self._known)
                     if (window,) in spans or asked is None or is_code(asked):
                         continue
                     near = hits[bisect_left(hits, window.start, key=_start) : bisect_left(hits, window.end, key=_start)]
@@ -157,11 +164,14 @@ class Annotator:
         return candidate.confidence >= (least if settings.precision is None else settings.precision)
 
 
-def _meant(asked: str, defined: Mapping[str, str | None]) -> str | None:
-    """Return what a string means; None: a short form where others are defined, or in brackets ("dystrophy (DM)")."""
-    if not is_short_form(asked) or not (asked in defined or any(defined.values())):
-        return asked
-    return defined.get(asked)
+def _meant(asked: str, defined: Mapping[str, str | None], known: Container[str]) -> str | None:
+    """Return what a string means; None: a short form where others are defined, or in brackets ("dystrophy (DM)").
+
+    One that is `known` to clinics is written without its meaning even where others are defined ("HTN").
+    """
+    if asked in defined or (any(defined.values()) and is_short_form(asked) and asked not in known):
+        return defined.get(asked)
+    return asked
 
 
 # A short form in brackets, behind what may be its long form.
