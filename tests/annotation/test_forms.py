@@ -103,6 +103,7 @@ def assertions(marked: str) -> list[tuple[str, ...]]:
         ("- {fever}\n- {cough}", "++"),
         # Nobody has filled it in.
         ("{Ataxia}: ______\n{Fever}: no", "c-"),
+        ("{Ataxia}  Y __  N _X_\n{Fever}  Y _x_  N __\n{Cough} Y __ N __", "-+c"),
         ("{Fieber} 0, {Diarrhoe} 0, {Obstipation} +", "--+"),
         # These are no forms.
         ("Impression: no {seizures}", "-"),

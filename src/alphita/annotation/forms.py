@@ -37,12 +37,13 @@ _BLANK = re.compile(r"(?>_{2,}|[.]{3,}|…+)(?=[ \t]*(?:\Z|[,;|\n]))")
 # "Eyes: negative for diplopia."
 _FOR = re.compile(r"(?:negative|neg|positive|pos|[-+]ve)\s+for\b", re.I)
 _STAGE = re.compile(r"\b(?:stage|grade|type|score|level|stadium|grad|typ|stade|estadio|grado|tipo|stadio)\s+0\Z", re.I)
-_CLOSED = re.compile(r"[ ]*+(?:\Z|[,;.!|/)\](\[])")
+_CLOSED = re.compile(r"[ ]*+(?:\Z|[,;.!|/)\](\[]|(?:19|20)\d\d\b)")
 _BOUNDARY = re.compile(r"[;!?:|]|[.](?=\s)|\s/\s")
 _COMMA = re.compile(r"[,，、]|\s/\s")
 _CUT = re.compile(r"[,，、;:|!]|[.](?=\s|\Z)|\s/\s")
 _BULLET = re.compile(r"[ \t]*+(?:(?:[-–—*•·+]|\d{1,3}[.)])[ \t]++)?")
 _BOX = re.compile(r"\[[ ]?[xX✓✔]?[ ]?\]|\( \)|\([xX]\)|[☐☑☒□■✓✔✅✗✘❌🗹◻◼]\ufe0f?")
+_OPTION = re.compile(r"(?<!\w)(?P<value>[^\W\d_]{1,4})[ :]*_+ ?(?P<tick>[xX✓✔])? ?_+(?!\w)")
 _UNTICKED = re.compile(r"[\[(] *[\])]|[☐□◻✗✘❌]")
 _SIGN_BEFORE = re.compile(r"(?<![^\s,;])(?:[-+−–]ve for(?=\s)|[-+−–](?!ve\b)(?=[^\W\d_]))")
 _SIGN_BEHIND = re.compile(r"(?<=[^\W\d_])[-+−]{1,3}(?=[\s,;.)]|\Z)")
@@ -64,7 +65,8 @@ def items_of(text: str) -> list[Item]:
     signed = _signed_lists(text, lines)
     for number, line in enumerate(lines):
         items += (
-            _boxes(text, line)
+            _options(text, line)
+            or _boxes(text, line)
             or table.row(lines, number)
             or [
                 item
@@ -318,6 +320,18 @@ def _boxes(text: str, line: Place) -> list[Item]:
         starts = [line.start] + [box.end for box in boxes[:-1]]
         return [Item(start, box.start, _tick(text, box), box) for start, box in zip(starts, boxes, strict=True)]
     return [Item(*label, _tick(text, box), box) for label, box in zip(labels, boxes, strict=True)]
+
+
+def _options(text: str, line: Place) -> list[Item]:
+    """Return the item of a line whose values have lines to write on: "Seizures Y __ N _x_"."""
+    found = list(_OPTION.finditer(text, *line))
+    told = [_VALUES.bare.fullmatch(option["value"]) for option in found]
+    ticked = [option for option in found if option["tick"]]
+    if len(found) < 2 or not all(told) or len(ticked) > 1:
+        return []
+    place = Place(*(ticked[0].span("value") if ticked else found[0].span()))
+    said = values.assertion_of(ticked[0]["value"]) if ticked else "hypothetical"
+    return [Item(line.start, found[0].start(), said, place)]
 
 
 def _tick(text: str, box: Place) -> str:
