@@ -254,7 +254,7 @@ class Speller:
         """
         from rapidfuzz.distance import OSA
 
-        if not self._words or not words:
+        if not words or not self._words:
             return [None] * len(words)
         with self._making:
             if self._ngrams is None:
