@@ -22,7 +22,7 @@ Deviations from the released code:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import numpy as np
 from pydantic import Field
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
     from alphita_lab.training.terms.batches import Batch
 
 CITATION = (
@@ -79,17 +80,9 @@ class Config(NameTraining):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Train an encoder as CODER++ and save it to `out`; see `recipes.coder.train` for the arguments."""
+    """Train an encoder as CODER++ and save it to `out`."""
     from alphita_lab.objectives.multi_similarity import Constants, multi_similarity, unit
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.runs import Phase
@@ -97,7 +90,7 @@ def train(
     from alphita_lab.training.terms.mining import AnchorSampler, Meanings, encode_names, mined_neighbours, oldest_needed
     from alphita_lab.training.terms.names import begin
 
-    run = Run("coder_pp", Phase("", out, resume, force, dry_run), config, encoder)
+    run = Run("coder_pp", Phase("", out, **mode), config, encoder)
     names, _ = begin(run, terminology, split)
 
     # Data: anchors, their nearest names, and other names of their concepts.
@@ -115,7 +108,7 @@ def train(
             return
         batches = min(config.refresh_every, config.steps - start) * config.accumulation
         anchors = sampler.anchors_of(start * config.accumulation, batches)
-        if dry_run:
+        if run.phase.dry_run:
             mined.guess(anchors)
             return
         encode = encode_names(names.strings, run.encoder if step == start else None)

@@ -25,7 +25,7 @@ import dataclasses
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, model_validator
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.runs import Phase
+    from alphita_lab.training.engine.runs import Mode, Phase
     from alphita_lab.training.text.corpora import Specials
     from alphita_lab.training.text.matching import HeldOut
 
@@ -102,15 +102,7 @@ OF_VOCABULARY = ("text_field", "vocabulary", "min_frequency", "names", "language
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
     """Extend the encoder's vocabulary, train it as a masked language model and save it to `out`."""
     from alphita.progress import say
@@ -133,13 +125,13 @@ def train(
         "corpus": {str(file): artefact.hash_file(file) for file in files},
     }
     names = ["extended", "trained"] if config.vocabulary else ["trained"]
-    phases = Phases(out, names, resume=resume, force=force, dry_run=dry_run)
+    phases = Phases(out, names, **mode)
     phases.check()
     if split is not None and everyone.first:
         say(f"held out by the split: {len(split.cleaned):,} strings, {held_out.too_short:,} too short to be searched")
     with everyone.scratch() as scratch:
         # A dry run makes vocabulary and sequences too, to know their sizes, but not beside the model.
-        folder = scratch if dry_run else phases.folder
+        folder = scratch if phases.dry_run else phases.folder
         start: str | Path = encoder
         if "extended" in phases:
             start = folder / "extended"
@@ -148,7 +140,7 @@ def train(
                 phases.add("extended", extend(terminology, config, encoder, phase, sources, split, held_out), encoder)
             everyone.wait()
         figures = read(config, start, folder / "sequences", phases["trained"], sources, held_out)
-    if everyone.first and not dry_run:
+    if everyone.first and not phases.dry_run:
         with _no_empty_folder(phases.folder):
             shutil.rmtree(phases.folder / "sequences", ignore_errors=True)
     everyone.wait()

@@ -1,6 +1,6 @@
 """One run of training, or one phase of a run: what every recipe opens, trains and saves alike.
 
-run = Run("coder", Phase("", out, resume, force, dry_run), config, encoder); run.begin(...); run.fit(steps, ...)
+run = Run("coder", Phase("", out, **mode), config, encoder); run.begin(...); run.fit(steps, ...)
 """
 
 from __future__ import annotations
