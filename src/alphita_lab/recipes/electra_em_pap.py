@@ -51,14 +51,7 @@ from pydantic import Field, model_validator
 from alphita.errors import InputError
 from alphita.terminology.store import load_terminology
 from alphita_lab.training.engine.settings import language_weights
-from alphita_lab.training.text.pretraining_data import (
-    Pretraining,
-    Sources,
-    hold_out,
-    masking,
-    sequences_of,
-    starting_encoder,
-)
+from alphita_lab.training.text.pretraining_data import Pretraining, Sources, masking, sequences_of, starting_encoder
 
 if TYPE_CHECKING:
     import torch
@@ -244,11 +237,12 @@ def _texts(
     """Return RTD: generator, discriminator and its head, on text with words and entities marked; and what scores it."""
     from alphita_lab.encoder.electra import ReplacedHead
     from alphita_lab.training.text.masked_steps import ReplacedTokenSteps, SequenceBatches
+    from alphita_lab.training.text.sequences import hold_out
 
     generator = _generator(run.encoder, config)
     head = ReplacedHead.of(run.encoder, seed=config.seed)
     sequences = sequences_of(start, config, sources, run.encoder.max_length)
-    dev, rows = hold_out(len(sequences), config)
+    rows, dev = hold_out(len(sequences), config.dev_sequences, [config.seed, 48])
     steps = ReplacedTokenSteps(
         run.forward,
         generator,

@@ -29,10 +29,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, model_validator
 
-from alphita import artefact
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects
 from alphita_lab.training.engine.settings import TermTraining, language_weights
-from alphita_lab.training.sentences.scored_pairs import listed
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -108,22 +106,14 @@ def train(
     from alphita.progress import say
     from alphita_lab.training.engine import ranks
     from alphita_lab.training.engine.runs import Phases
+    from alphita_lab.training.text.corpora import files_of
     from alphita_lab.training.text.matching import HeldOut
 
-    files = [Path(file) for file in listed(config.corpus)]
-    if not files:
-        raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
-    for file in files:
-        if not file.is_file():
-            raise InputError("no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines")
+    corpus = files_of(config.corpus)
     _check_encoder(encoder, config)
     everyone = ranks.connect()
     held_out = HeldOut(split.cleaned if split else ())
-    sources = {
-        "terminology": terminology.content_hash,
-        "split": split.hash if split else None,
-        "corpus": {str(file): artefact.hash_file(file) for file in files},
-    }
+    sources = {"terminology": terminology.content_hash, "split": split.hash if split else None, "corpus": corpus}
     names = ["extended", "trained"] if config.vocabulary else ["trained"]
     phases = Phases(out, names, **mode)
     phases.check()
@@ -244,7 +234,8 @@ def read(
         _pack(config, folder, phase, sources, held_out, run.encoder.max_length, opened)
     run.ranks.wait()
     tokens, counts = sequences.read(folder)
-    trained_on, dev = sequences.choose_dev(len(tokens), config.dev_share, config.seed)
+    held_out_of_all = max(1, round(config.dev_share * len(tokens))) if config.dev_share else 0
+    trained_on, dev = sequences.hold_out(len(tokens), held_out_of_all, [config.seed, 5], field="dev_share")
     batches = SequenceBatches(trained_on, batch=config.batch, seed=config.seed)
     sizes = (
         f"sequences: {len(trained_on):,} of {counts['documents']:,} documents and {counts['tokens']:,} tokens, "

@@ -125,7 +125,7 @@ def test_loss_of_a_batch_is_the_printed_equation_over_prototypes_positives_and_n
     assert rows.windows == 4 * 88
     e = by_hand(rows, encoder, tagged.ids)
     unit = e / np.linalg.norm(e, axis=1, keepdims=True)
-    drawn = sampler_of(rows, terminology.n_concepts, config)[0]
+    drawn = sampler_of(rows, config)[0]
     batch = {*drawn.prototypes.tolist(), *np.concatenate(drawn.positives).tolist()}
     for prototype in drawn.prototypes.tolist():
         others = np.flatnonzero(rows.concepts != rows.concepts[prototype])
@@ -193,7 +193,7 @@ def test_negatives_are_found_anew_every_epoch_with_the_weights_of_then(
     encoder = TermEncoder.load(tagged.encoder, precision="fp32", max_length=32)
     rows = mention_rows(TrainingNames(terminology), encoder, terminology, Mentions.load(mentions), tags=tagged.ids)
     # An epoch has all prototypes; of the third there is one step, and those of no other are looked for.
-    sampler = sampler_of(rows, terminology.n_concepts, config)
+    sampler = sampler_of(rows, config)
     prototypes, last = np.unique(sampler.prototypes), sampler.drawn(16, 18)
     assert (len(found[4]), len(found[8])) == (len(prototypes), len(last)) == (96, 24)
     # With the weights of then.

@@ -36,6 +36,7 @@ from alphita_lab.training.text.masked_language import (
     masking_of,
 )
 from alphita_lab.training.text.masked_steps import SequenceBatches
+from alphita_lab.training.text.sequences import hold_out
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -357,10 +358,6 @@ def inject(
     return injected
 
 
-DEV = 32
-"""Which stream of random numbers chooses the dev sequences."""
-
-
 def inject_entities(
     recipe: str,
     phase: Phase,
@@ -382,7 +379,8 @@ def inject_entities(
     data = _read(run, terminology, split)
     if run.done is not None:
         return run.done
-    dev, rows = _hold_out(data, config.dev_sequences, config.seed)
+    n = len(data.mentions.sequences)
+    rows, dev = hold_out(n, config.dev_sequences, [config.seed, 32], file=data.mentions.path)
 
     # The model: the head that guesses tokens, and entities between two layers.
     head = MaskedLanguageHead.of(run.encoder, seed=config.seed)
@@ -448,21 +446,6 @@ def _read(run: Run, terminology: Terminology, split: Split | None) -> LinkedMent
         run.say(line)
     run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **data.made_of)
     return data
-
-
-def _hold_out(data: LinkedMentions, wanted: int, seed: int) -> tuple[Int64, Int64]:
-    """Return which sequences are held out to score with, and which train, both ascending."""
-    shuffled = np.random.default_rng([seed, DEV]).permutation(len(data.mentions.sequences))
-    dev, rows = np.sort(shuffled[:wanted]), np.sort(shuffled[wanted:])
-    if not len(rows):
-        raise InputError(
-            f"all {len(dev):,} sequences are held out to score with",
-            file=data.mentions.path,
-            field="dev_sequences",
-            value=wanted,
-            remedy="hold out fewer, or give a larger corpus",
-        )
-    return dev, rows
 
 
 def _check_lengths(data: LinkedMentions, encoder: TermEncoder) -> None:

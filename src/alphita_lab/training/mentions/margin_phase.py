@@ -102,7 +102,7 @@ def train_margins(
         rows, forward = start.rows(run, names, terminology, contexts=config.contexts, bare=config.bare)
 
         # Data: virtual batches of prototypes, each with k positives and m possible hard negatives.
-        sampler = sampler_of(rows, terminology.n_concepts, config)
+        sampler = sampler_of(rows, config)
         index = hard_negatives(rows.concepts, config.negatives, run.work / "mined", exact_up_to=config.exact_up_to)
         epoch = sampler.steps_an_epoch / config.accumulation
         length = Length.of(
@@ -251,14 +251,13 @@ def vectors_hash(vectors: EntityVectors) -> str:
     return content
 
 
-def sampler_of(rows: MentionRows, n_concepts: int, config: MarginTraining) -> MentionSampler:
+def sampler_of(rows: MentionRows, config: MarginTraining) -> MentionSampler:
     """Return what draws prototypes and positives from rows, each as if it were a window of its name."""
-    from alphita_lab.training.mentions.sampler import MentionSampler, OfForms
+    from alphita_lab.training.mentions.sampler import MentionSampler
 
-    concepts = OfForms(np.arange(len(rows.name_concepts) + 1), rows.name_concepts, n_concepts)
     return MentionSampler(
         rows.names,
-        concepts,
+        rows.concepts,
         seed=config.seed,
         batch=config.prototypes,
         positives=config.positives,

@@ -185,8 +185,6 @@ def test_clusters_equal_plain_python_and_scikit_learn(case: tuple[np.ndarray, li
     slow_precision, slow_recall = reference.b_cubed(slow, reference.synonyms(concepts))
     np.testing.assert_allclose(precision, slow_precision)
     np.testing.assert_allclose(recall, slow_recall)
-    expected = sk.adjusted_rand_score(some.first_concept, found)
-    assert clustering.adjusted_rand(found, some.first_concept) == pytest.approx(expected)
 
 
 @pytest.fixture(scope="module")
