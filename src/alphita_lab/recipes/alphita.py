@@ -145,7 +145,6 @@ def train(
         return {"loss": contrast["loss"] + config.mu * apart, "contrast": contrast["loss"], "kept": apart}
 
     def mine(step: int) -> None:
-        """Search for the names that lie near, where it is time."""
         assert near is not None
         if run.phase.dry_run:
             near.guess()

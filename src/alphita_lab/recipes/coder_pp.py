@@ -102,7 +102,6 @@ def train(
     run.say(f"training on {len(names.strings):,} names; the nearest are mined every {config.refresh_every:,} steps")
 
     def mine(step: int) -> None:
-        """Search for the names nearest to the anchors to come, where it is time."""
         start = step - step % config.refresh_every
         if start == mined.step:
             return

@@ -140,7 +140,6 @@ class _Data:
     names: TrainingNames
 
     def describe(self) -> str:
-        """Return a line on how much it is."""
         return f"{self.names.describe()}; strings: {len(self.strings):,}"
 
 

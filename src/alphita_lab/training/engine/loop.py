@@ -189,8 +189,6 @@ def fit(training: Training) -> dict[str, float]:
 
 
 class _Loop:
-    """The steps of one training."""
-
     def __init__(self, training: Training) -> None:
         self.training, self.plan, self.ranks = training, training.plan, training.ranks
         self.modules, self.work = training.modules, training.work
@@ -296,7 +294,6 @@ class _Loop:
         return totals
 
     def _numbers(self, step: int) -> range:
-        """Return the numbers of a step's micro-batches."""
         return range(step * self.plan.accumulation, (step + 1) * self.plan.accumulation)
 
     def _stop_at(self, step: int) -> None:
@@ -423,7 +420,6 @@ def _open_run(training: Training) -> None:
 
 
 def _begun(run: Path) -> dict[str, Any]:
-    """Return how a run was begun."""
     try:
         begun: dict[str, Any] = textio.json_file(run)
         return {"fingerprint": begun["fingerprint"], **begun}

@@ -120,7 +120,6 @@ def _load_file(member: Path) -> State:
 
 
 def _names(states: Mapping[str, State]) -> list[str]:
-    """Return the names that all members' tensors have."""
     if not states:
         raise InputError("a soup needs one model at least")
     (base, first), *others = states.items()
@@ -257,7 +256,6 @@ def check(members: Mapping[str, Path]) -> None:
 
 
 def _load(encoder: TermEncoder, weights: Mapping[str, torch.Tensor]) -> None:
-    """Put weights, as they are named in a model's own file, into the encoder."""
     try:
         encoder.module.model.load_state_dict(dict(weights))
     except RuntimeError as error:

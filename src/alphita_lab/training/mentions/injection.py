@@ -179,8 +179,6 @@ def apart(spans: Int64) -> Int64:
 
 @dataclass(frozen=True)
 class _Part:
-    """Sequences that are encoded at once."""
-
     packing: bert.Packing  # where their tokens lie
     mentions: torch.Tensor  # (m, 3) rows [sequence, start, end)
     gold: torch.Tensor  # (m,) the entity of each, or -1

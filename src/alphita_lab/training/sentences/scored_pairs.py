@@ -149,7 +149,6 @@ def _pairs(
     part: str,
     rejects: Rejects,
 ) -> Iterator[tuple[str, str, float]]:
-    """Yield the pairs of one part with their scores as they stand."""
     columns = [
         header.index(place) if isinstance(place, str) else place for place in (layout.left, layout.right, layout.score)
     ]
@@ -183,7 +182,6 @@ def _pairs(
 
 
 def _triples(path: Path, rows: Sequence[tuple[int, list[str]]], header: Sequence[str], rejects: Rejects) -> Triples:
-    """Return the triples of a table."""
     columns = [header.index(name) for name in TRIPLE_COLUMNS]
     rows_of_part: list[list[str]] = []
     for line, row in rows:

@@ -177,7 +177,6 @@ def _kinds_of(text: str) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
 
 @functools.cache
 def _kinds() -> NDArray[np.uint8]:
-    """Return the kind of every code point."""
     flags = character_flags()
     kinds = np.where(flags & ALNUM, np.where(flags & WORD, JOINED, ALONE), NOTHING).astype(np.uint8)
     for code in range(sys.maxunicode + 1):
