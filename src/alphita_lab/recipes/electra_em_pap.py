@@ -250,10 +250,8 @@ def _texts(
         sequences,
         SequenceBatches(rows, batch=config.batch, seed=config.seed),
         masking(start, config.masked, config.mask_tokens),
-        seed=config.seed,
         weight=config.weight,
-        tokens_at_once=config.tokens_at_once,
-        ranks=run.ranks,
+        **run.parts,
     )
     return steps, dev
 
@@ -275,12 +273,10 @@ def _products(run: Run, config: Config, table: Products) -> AttributeSteps:
         projection.to(run.forward.device),
         table,
         batch=config.attribute_batch,
-        seed=config.seed,
         margin=config.gamma,
         negatives=config.negatives,
         most=config.values,
-        tokens_at_once=config.tokens_at_once,
-        ranks=run.ranks,
+        **run.parts,
     )
 
 

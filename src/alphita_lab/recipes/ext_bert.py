@@ -245,16 +245,7 @@ def read(
 
     # Loop, and the model.
     steps = config.steps or steps_of(batches.batches, config.epochs, config.accumulation)
-    micro = MaskedSteps(
-        run.forward,
-        head,
-        tokens,
-        batches.batch,
-        masking,
-        seed=config.seed,
-        tokens_at_once=config.tokens_at_once,
-        ranks=run.ranks,
-    )
+    micro = MaskedSteps(run.forward, head, tokens, batches.batch, masking, **run.parts)
     before = 0.0
     if not phase.dry_run:
         run.say(sizes)

@@ -28,7 +28,7 @@ from alphita_lab.training.engine.forward import TermForward
 from alphita_lab.training.engine.loop import Training, fit
 from alphita_lab.training.engine.runs import Dev, Phase, manifest_fields
 from alphita_lab.training.engine.settings import Length, LoopPlan, TermTraining, decisive
-from alphita_lab.training.engine.steps import MicroSteps, state_bytes
+from alphita_lab.training.engine.steps import MicroSteps, Parts, state_bytes
 
 TRIALS = 4
 # Of a GPU, in operations a second: a third of what an A100 does at most in bf16.
@@ -195,6 +195,11 @@ class Run:
             "torch": torch.__version__,
             **machine.describe(),
         }
+
+    @property
+    def parts(self) -> Parts:
+        """How its batches are encoded in parts."""
+        return {"seed": self.seed, "tokens_at_once": self.config.tokens_at_once, "ranks": self.ranks}
 
     def say(self, text: str) -> None:
         """Print a line, once for all processes."""

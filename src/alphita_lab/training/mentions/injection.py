@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import torch
@@ -22,9 +22,8 @@ from alphita_lab.encoder.injected_bert import NEAREST, InjectedBert, Injection, 
 from alphita_lab.graph import store
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.objectives.entity_linking import entity_linking, masked_language_model
-from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.run import Run
-from alphita_lab.training.engine.steps import PartSteps, seed_dropout, tokens_that_fit
+from alphita_lab.training.engine.steps import Parts, PartSteps, seed_dropout, tokens_that_fit
 from alphita_lab.training.mentions.store import REMEDY, Mentions, check_split
 from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.masked_language import (
@@ -216,17 +215,14 @@ class InjectionSteps(PartSteps[_Ready]):
         batches: SequenceBatches,
         masking: Masking,
         *,
-        seed: int,
         linking: Literal["mean", "sum"] = "mean",
         bf16: bool = False,
-        tokens_at_once: int = 0,
-        ranks: Ranks | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
         """Take `head`: (p, hidden) states -> (p, v) scores over the vocabulary."""
         self.injected, self.head, self.data, self.batches, self.masking = injected, head, data, batches, masking
-        self.seed, self.linking, self.bf16, self.ranks = seed, linking, bf16, ranks or Ranks()
-        self.device = injected.device
-        self.tokens_at_once = tokens_at_once or tokens_that_fit(injected, self.device)
+        self.linking, self.bf16, self.device = linking, bf16, injected.device
+        super().__init__(lambda: tokens_that_fit(injected, injected.device), **parts)
 
     def draw(self, number: int) -> MaskedSequences:
         """Return batch `number`."""
@@ -397,11 +393,9 @@ def inject_entities(
         data,
         batches,
         masking_of(tokenizer, specials, share=config.share),
-        seed=config.seed,
         linking=config.linking,
         bf16=run.forward.bf16,
-        tokens_at_once=config.tokens_at_once,
-        ranks=run.ranks,
+        **run.parts,
     )
     epoch = f"an epoch is {batches.batches / config.accumulation:,.1f} steps"
     if not phase.dry_run:

@@ -126,16 +126,8 @@ def train_margins(
 
         # Objective, loop, and the model.
         loss, fields = _objective(run, config, rows, terminology, vectors)
-        steps = TermSteps(
-            forward,
-            rows.tokens,
-            draw,
-            loss,
-            seed=run.seed,
-            tokens_at_once=config.tokens_at_once,
-            ranks=run.ranks,
-            name=lambda row: names.strings[rows.names[row]],
-        )
+        name_of = lambda row: names.strings[rows.names[row]]  # noqa: E731
+        steps = TermSteps(forward, rows.tokens, draw, loss, name=name_of, **run.parts)
         return run.fit(
             steps,
             f"{names.describe()}; {rows.describe()}",

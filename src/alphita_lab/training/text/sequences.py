@@ -292,7 +292,7 @@ def hold_out(
     """Return the numbers of the sequences that train, of n, and of those held out to score with, each ascending."""
     if wanted >= n:
         raise InputError(
-            f"the corpus gives {n:,} sequences; with {wanted:,} held out, none of them left to train on",
+            f"the corpus gives {n:,} sequences, none of them left to train on with {wanted:,} held out",
             file=file,
             field=field,
             remedy="give more text, or hold out fewer",
