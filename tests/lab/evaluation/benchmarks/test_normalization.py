@@ -280,7 +280,7 @@ def test_names_and_translations_are_those_of_a_plain_walk(
     fraction: float,
 ) -> None:
     """The plain walk is over the terms as they were stored, for a store drops repeated ones."""
-    terminology = save(tmp_path_factory.getbasetemp() / "drawn.terminology", rows, retired=[(one,) for one in retired])
+    terminology = save(tmp_path_factory.getbasetemp() / "drawn.terminology", rows, retired=retired)
     stored = [
         (terminology.concept_id(concept), entry)
         for concept, entry in zip(terminology.term_concept.tolist(), terminology.terms.to_pylist(), strict=True)
@@ -466,7 +466,7 @@ def test_a_split_is_scored_on_what_its_concepts_were_merged_into(tmp_path, capsy
     merged = save(
         tmp_path / "merged.terminology",
         rows,
-        retired=[("A:4",)],
+        retired=["A:4"],
         aliases=[("A:1", "B:1"), ("A:2", "B:2")],
         replacements=[("A:4", REPLACED_BY, "A:3")],
         semantic_types=[("A:1", "Body Part")],
@@ -524,7 +524,7 @@ def test_misspelt_names(many: Terminology) -> None:
 
 def test_a_misspelt_name_of_several_concepts_is_right_for_each_live_one_in_the_language(tmp_path: Path) -> None:
     rows = [term("T:1", "Marasmus"), term("T:2", "marasmus"), term("T:3", "marasmus", "de"), term("T:4", "Marasmus")]
-    made = save(tmp_path / "x.terminology", [*rows, term("T:5", "gut")], retired=[("T:4",)])
+    made = save(tmp_path / "x.terminology", [*rows, term("T:5", "gut")], retired=["T:4"])
     data = load("misspelt_names", None, made, language="en")
     # A word of three letters is not misspelt, and of one name of two concepts two are drawn.
     assert [gold for (gold,) in data.queries.gold] == [{"T:1", "T:2"}] * 2

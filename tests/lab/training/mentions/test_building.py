@@ -24,7 +24,7 @@ from alphita_lab.training.mentions.store import Mentions
 from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.folding import Fold
 from alphita_lab.training.text.matching import HELD_OUT, Matcher, Matches, collect
-from tests.lab.training.mention_terms import terminology_of
+from tests.tables import terminology_of
 from tests.tiny import tiny_model
 
 NAMES = [

@@ -21,7 +21,7 @@ from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.masked_language import NOT_MASKED, MaskedLanguageHead, masking_of
 from alphita_lab.training.text.masked_steps import SequenceBatches
 from tests.lab.training.linked_texts import graph_of, mentions_of
-from tests.lab.training.mention_terms import terminology_of
+from tests.tables import terminology_of
 from tests.tiny import tiny_model, tiny_terminology
 
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from scipy import stats
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import obo, products
-from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita.terminology.text import clean
@@ -28,6 +26,7 @@ from alphita_lab.training.products.attribute_data import (
     values_of,
 )
 from tests.reference.attribute_prediction import realistic_rank
+from tests.tables import terminology_of
 
 ROWS = [
     ("1", "Cold Granules", "Indication", "headache|fever|Nasal-congestion"),
@@ -95,14 +94,9 @@ def test_names_are_those_in_the_languages(terminology: Terminology, tmp_path: Pa
         ("V:2", "Cough", "en"),
         ("V:2", "Tosse", "it"),
     ]
-    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(
-        preferred=pl.Series([language == "en" for *_, language in rows]), source=pl.lit("T")
-    )
     triples = [("P:1", "use", "V:1"), ("P:1", "use", "V:2"), ("P:2", "use", "V:2")]
-    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row")
-    concepts = pl.DataFrame({"id": sorted({row[0] for row in rows})}).with_columns(source=pl.lit("T"))
-    save(Tables(concepts, terms, relations.with_columns(source=pl.lit("T"))), tmp_path / "x.terminology")
-    spoken = load_terminology(tmp_path / "x.terminology")
+    terms = [(*row, row[2] == "en") for row in rows]
+    spoken = terminology_of(terms, tmp_path / "x.terminology", relations=triples)
     table = read_products(spoken, languages=["it"])
     assert said(table) == {("gocce auricolari", "use", "otalgia"), ("gocce auricolari", "use", "tosse")}
     assert table.counts["unnamed"] == 1
