@@ -43,11 +43,6 @@ def folds(tmp_path):
     return tmp_path / "data"
 
 
-@pytest.fixture
-def terminology(tmp_path):
-    return tiny_terminology(tmp_path / "tiny.terminology")
-
-
 class Hashes(HashEncoder):
     pooling = "mean"
 

@@ -1,4 +1,4 @@
-"""What recipes train on here: a small encoder, and a small terminology with relations; neither is written to."""
+"""What recipes train on here beside a small encoder and terminology, and what cuts their runs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,6 @@ import torch
 
 from alphita.terminology.store import Terminology
 from tests.lab.training.linked_texts import graph_of, mentions_of
-from tests.tiny import tiny_model, tiny_terminology
-
-
-@pytest.fixture(scope="package")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture(scope="package")
-def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
 
 
 @pytest.fixture(scope="package")

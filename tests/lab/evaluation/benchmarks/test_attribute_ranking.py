@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, Rejects, UsageError
@@ -26,7 +26,7 @@ from alphita_lab.evaluation.systems import VectorSystem, load_system
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from alphita_lab.objectives.attribute_prediction import AttributeProjection
 from tests.reference import attribute_prediction as reference
-from tests.tiny import FINDINGS, SITES, tiny_model
+from tests.tiny import FINDINGS, SITES, spread, tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +164,6 @@ def test_vectors_are_compared_by_cosine(terminology: Terminology, held_out: Path
         ]
         cosines = [float(head @ value) / float(np.linalg.norm(head) * np.linalg.norm(value)) for value in values]
         assert result.rows["rank"][number] == reference.realistic_rank([-round(one, 9) for one in cosines])
-
-
-def spread(folder: Path) -> Path:
-    """Make a model's weights ten times as large, so that its random vectors lie well apart."""
-    path = folder / "model.safetensors"
-    weights = {name: 10 * value if value.ndim > 1 else value for name, value in load_file(path).items()}
-    save_file(weights, path, metadata={"format": "pt"})
-    return folder
 
 
 def system_of(model: Path) -> EncoderSystem:

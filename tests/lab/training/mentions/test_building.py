@@ -25,7 +25,6 @@ from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.folding import Fold
 from alphita_lab.training.text.matching import HELD_OUT, Matcher, Matches, collect
 from tests.tables import terminology_of
-from tests.tiny import tiny_model
 
 NAMES = [
     ("T:1", "heart pain"),
@@ -38,11 +37,6 @@ NAMES = [
     ("T:7", "never met"),
 ]
 FILLERS = ("the", "of", "skin", "bone", "was", "seen,", "il-2", "and", "then", "(lung)", "again.", "dell'eye")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("mentions") / "model")
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,12 @@ from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import hold_out_synonyms
-from alphita.terminology.store import Terminology
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.training.mentions.injection import inject
 from alphita_lab.training.mentions.plain_export import Distilling, distil_plain, without_injection
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.names import TrainingNames
-from tests.tiny import tiny_model, tiny_terminology
+from tests.tiny import tiny_model
 
 SMALL: dict[str, Any] = {
     "batch": 32,
@@ -29,11 +28,6 @@ SMALL: dict[str, Any] = {
     "checkpoint_every": 10,
     "dropout": 0.0,
 }
-
-
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
 
 
 @pytest.fixture(scope="module")

@@ -18,15 +18,9 @@ from alphita_lab.training.text import corpora
 from alphita_lab.training.text.corpora import Specials, open_tokenizer
 from alphita_lab.training.text.matching import HeldOut
 from alphita_lab.training.text.sequences import hold_out, pack, read
-from tests.tiny import tiny_model
 
 CLS, SEP = 2, 3
 NONE = HeldOut(())
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
 @pytest.fixture(scope="module")
