@@ -22,6 +22,7 @@ from alphita_lab.recipes import electra_em_pap
 from alphita_lab.training.text import corpora, pretraining_data, sequences
 from alphita_lab.training.text.masked_steps import ReplacedTokenSteps
 from alphita_lab.training.text.sequences import Sequences
+from tests.killing import cut_at
 from tests.search.conftest import products_of
 from tests.stanzas import Stanza, ontology
 from tests.tables import terminology_of
@@ -86,7 +87,7 @@ def test_sizes_of_a_new_encoder_are_not_looked_at_where_there_is_one() -> None:
 
 
 def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, cut_at
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
 ) -> None:
     electra_em_pap.train(terminology, str(model), tmp_path / "whole", config(corpus))
     with cut_at(ReplacedTokenSteps, 2):
@@ -126,7 +127,7 @@ def test_what_is_prepared_is_kept_for_other_trainings(
 
 
 def test_lines_that_cannot_be_used_are_told_and_counted(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, cut_at, capsys
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     lines = [json.dumps({"text": line}) for line in corpus.read_text().splitlines()]
     file = tmp_path / "notes.jsonl"

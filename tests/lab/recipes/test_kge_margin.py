@@ -23,6 +23,7 @@ from alphita_lab.training.mentions.rows import MentionRows, mention_rows
 from alphita_lab.training.mentions.store import Mentions
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.names import TrainingNames
+from tests.killing import cut_at
 from tests.reference import kge as reference
 from tests.tiny import nearest_is_synonym, tiny_model
 
@@ -164,7 +165,7 @@ def test_it_learns_from_contexts_with_the_graphs_margins(
 
 
 def test_a_run_goes_on_where_mentions_and_graph_lie_elsewhere_but_not_with_others(
-    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path, cut_at
+    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path
 ) -> None:
     config = config_of(mentions, graph)
     with cut_at(TermSteps, 2 * 8):
@@ -177,7 +178,7 @@ def test_a_run_goes_on_where_mentions_and_graph_lie_elsewhere_but_not_with_other
 
 
 def test_negatives_are_found_anew_every_epoch_with_the_weights_of_then(
-    terminology: Terminology, model: Path, mentions: Path, tmp_path: Path, cut_at, capsys
+    terminology: Terminology, model: Path, mentions: Path, tmp_path: Path, capsys
 ) -> None:
     config = config_of(mentions, refresh_every=0, prototypes=12, steps=9, checkpoint_every=4)
     with cut_at(TermSteps, 2 * 8):

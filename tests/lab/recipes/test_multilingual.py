@@ -242,23 +242,8 @@ def test_a_teacher_that_cannot_teach_is_refused(
         run(model, "nowhere")
     with pytest.raises(UsageError, match=r"cannot teach itself.*--set teacher=MODEL"):
         run(student, "")
-    from transformers import BertConfig, BertModel
-
-    wide = tmp_path / "wide"
-    shutil.copytree(model, wide)
-    size = json.loads((model / "config.json").read_text())["vocab_size"]
-    BertModel(
-        BertConfig(
-            vocab_size=size,
-            hidden_size=48,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            intermediate_size=64,
-            max_position_embeddings=64,
-        )
-    ).save_pretrained(wide)
     with pytest.raises(InputError, match="48 numbers and the student's 32"):
-        run(model, str(wide))
+        run(model, str(tiny_model(tmp_path / "wide", dim=48)))
     assert not list(tmp_path.glob("m*"))
 
 
