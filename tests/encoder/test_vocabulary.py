@@ -26,7 +26,7 @@ SAME = [term for term in TERMS if "lungs" not in term]
 OLD = {token: number for number, token in enumerate(VOCABULARY)}
 
 
-def load(folder: Path) -> TermEncoder:
+def load(folder: str | Path) -> TermEncoder:
     return TermEncoder.load(folder, precision="fp32", device="cpu")
 
 
@@ -296,14 +296,10 @@ def model(tmp_path_factory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("tags") / "tiny")
 
 
-def opened(folder: str | Path) -> TermEncoder:
-    return TermEncoder.load(folder, precision="fp32", device="cpu")
-
-
 def test_strings_without_tags_keep_their_vectors_and_a_tag_is_one_token(model: Path, tmp_path: Path) -> None:
     tagged = with_tags(model, tmp_path)
     assert tagged.encoder == str(tmp_path)
-    before, after = opened(model), opened(tagged.encoder)
+    before, after = load(model), load(tagged.encoder)
     np.testing.assert_array_equal(before.encode(STRINGS), after.encode(STRINGS))
     assert before.tokenize(STRINGS) == after.tokenize(STRINGS)
     start, end = tagged.ids
