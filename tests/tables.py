@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import polars as pl
 
+from alphita.errors import Rejects
 from alphita.terminology import store
 from alphita.terminology.model import SCHEMAS, Tables
 
@@ -38,6 +40,13 @@ def terminology_of(
     concepts = pl.DataFrame({"id": ids, "retired": [one in retired for one in ids]})
     others = {name: _frame(given, [one for one in SCHEMAS[name] if one != "source"]) for name, given in tables.items()}
     store.save(Tables(concepts, _frame(rows, columns), **others, source=source), path, force=True)
+    return store.load_terminology(path)
+
+
+def loaded(loader: ModuleType, files: Sequence[Path], path: Path, **options: Any) -> store.Terminology:
+    """Import files, with options of a loader, and open what they give."""
+    with Rejects() as rejects:
+        store.save(loader.load(files, loader.Options(**options), rejects), path)
     return store.load_terminology(path)
 
 

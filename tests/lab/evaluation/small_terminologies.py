@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from alphita.errors import Rejects
-from alphita.terminology import store
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology
-from tests.tables import terminology_of
+from tests.tables import loaded, terminology_of
 
 
 def save(path: Path, terms: Sequence[tuple[Any, ...]], **side: Any) -> Terminology:
@@ -38,9 +36,7 @@ def term(
 def imported(folder: Path, lines: Sequence[str], **options: Any) -> Terminology:
     """Import the stanzas of an OBO file."""
     (folder / "x.obo").write_text("\n".join(["format-version: 1.2", "", *lines]), encoding="utf-8")
-    with Rejects() as rejects:
-        store.save(obo.load([folder / "x.obo"], obo.Options(**options), rejects), folder / "x.terminology")
-    return store.load_terminology(folder / "x.terminology")
+    return loaded(obo, [folder / "x.obo"], folder / "x.terminology", **options)
 
 
 def stanza(concept: str, name: str, *lines: str) -> list[str]:

@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import save_file
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.search import projection as projections
 from alphita.terminology import splits
 from alphita.terminology.loaders import products
 from alphita.terminology.splits import Split
-from alphita.terminology.store import Terminology, load_terminology, save
+from alphita.terminology.store import Terminology
 from alphita.terminology.text import DEFAULT_RULES, clean
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.benchmarks import attribute_ranking as benchmark
@@ -26,6 +26,7 @@ from alphita_lab.evaluation.systems import VectorSystem, load_system
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from alphita_lab.objectives.attribute_prediction import AttributeProjection
 from tests.reference import attribute_prediction as reference
+from tests.tables import loaded
 from tests.tiny import FINDINGS, SITES, spread, tiny_model
 
 
@@ -39,9 +40,7 @@ def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
             lines.append(f"{title}\tIndication\t{site} {finding}|{site} {learned}|{SITES[number - 1]} {learned}")
             lines.append(f"{title}\tsite\t{site}|{SITES[number - 2]}")
     (folder / "x.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with Rejects() as rejects:
-        save(products.load([folder / "x.tsv"], products.Options(), rejects), folder / "x.terminology")
-    return load_terminology(folder / "x.terminology")
+    return loaded(products, [folder / "x.tsv"], folder / "x.terminology")
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,11 @@ from rapidfuzz.distance import DamerauLevenshtein
 from sklearn.metrics import f1_score
 
 from alphita import textio
-from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import store
+from alphita.errors import InputError, UsageError
 from alphita.terminology.loaders import umls as umls_loader
 from alphita.terminology.model import REPLACED_BY
 from alphita.terminology.splits import Split, hold_out_synonyms
-from alphita.terminology.store import Terminology, load_terminology
+from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita_lab.evaluation.benchmarks import Source, _folds, _pubtator, load_benchmark
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
@@ -32,6 +31,7 @@ from tests.lab.evaluation.hash_systems import SharedLetters
 from tests.lab.evaluation.small_terminologies import save, term
 from tests.reference import linking as reference
 from tests.runs import umls_release
+from tests.tables import loaded
 
 FILES = Path(__file__).parents[3] / "fixtures" / "benchmarks"
 
@@ -199,9 +199,7 @@ def test_portellis_targets_are_the_preferred_terms_of_meddra_in_a_umls(tmp_path:
     release = umls_release.write(tmp_path / "META")
 
     def imported(name: str, **options: Any) -> Terminology:
-        with Rejects() as rejects:
-            store.save(umls_loader.load([release], umls_loader.Options(**options), rejects), tmp_path / name)
-        return load_terminology(tmp_path / name)
+        return loaded(umls_loader, [release], tmp_path / name, **options)
 
     data = copied("biosyn", tmp_path)
     (data / "biosyn" / "meddra.txt").unlink()

@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.terminology.loaders import obo, products
 from alphita.terminology.splits import Split
-from alphita.terminology.store import Terminology, load_terminology, save
+from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita_lab.training.products import attribute_data
 from alphita_lab.training.products.attribute_data import (
@@ -26,7 +26,7 @@ from alphita_lab.training.products.attribute_data import (
     values_of,
 )
 from tests.reference.attribute_prediction import realistic_rank
-from tests.tables import terminology_of
+from tests.tables import loaded, terminology_of
 
 ROWS = [
     ("1", "Cold Granules", "Indication", "headache|fever|Nasal-congestion"),
@@ -42,9 +42,7 @@ ROWS = [
 def imported(folder: Path, rows=ROWS) -> Terminology:
     lines = ["id\ttitle\tattribute_name\tattribute_values", *("\t".join(row) for row in rows)]
     (folder / "x.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with Rejects() as rejects:
-        save(products.load([folder / "x.tsv"], products.Options(), rejects), folder / "x.terminology")
-    return load_terminology(folder / "x.terminology")
+    return loaded(products, [folder / "x.tsv"], folder / "x.terminology")
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +118,7 @@ def ontology(folder: Path, *concepts: str) -> Terminology:
     """The lines of concept number n, from 1 on, with ", " between them."""
     stanzas = [f"[Term]\nid: T:{n}\n" + lines.replace(", ", "\n") for n, lines in enumerate(concepts, 1)]
     (folder / "x.obo").write_text("\n\n".join(["format-version: 1.2", *stanzas]) + "\n")
-    with Rejects() as rejects:
-        save(obo.load([folder / "x.obo"], obo.Options(), rejects), folder / "x.terminology")
-    return load_terminology(folder / "x.terminology")
+    return loaded(obo, [folder / "x.obo"], folder / "x.terminology")
 
 
 def test_unnamed_and_retired_concepts_are_set_aside(tmp_path: Path) -> None:
