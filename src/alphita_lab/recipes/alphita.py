@@ -103,6 +103,7 @@ def train(
     from alphita.index.learning import held_back_of
     from alphita_lab.objectives.kept_nearness import kept_nearness
     from alphita_lab.training.engine import runs
+    from alphita_lab.training.engine.loop import Refresh
     from alphita_lab.training.engine.run import CLEANED, Run
     from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length
@@ -157,8 +158,7 @@ def train(
         length=Length.of(config.steps, config.warmup_steps, config.learning_rate),
         evaluate=names.dev,
         final=data.dev,
-        before_step=mine if near else None,
-        fence=config.mine_every if near else 0,
+        refresh=Refresh(mine, config.mine_every) if near else None,
     )
 
 
