@@ -106,7 +106,6 @@ def train(
     from alphita_lab.training.engine.loop import Refresh
     from alphita_lab.training.engine.run import CLEANED, Run
     from alphita_lab.training.engine.runs import Phase
-    from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.terms.batches import TermSteps
     from alphita_lab.training.terms.mining import NearNames
     from alphita_lab.training.text.definition_pairs import DefinitionPairs, contrast_of
@@ -155,7 +154,6 @@ def train(
     return run.fit(
         TermSteps.of(run, strings, draw, loss),
         data.describe(),
-        length=Length.of(config.steps, config.warmup_steps, config.learning_rate),
         evaluate=names.dev,
         final=data.dev,
         refresh=Refresh(mine, config.mine_every) if near else None,

@@ -84,7 +84,6 @@ def train(
     from alphita_lab.training.engine import ranks, teachers
     from alphita_lab.training.engine.run import CLEANED, Run
     from alphita_lab.training.engine.runs import Phase
-    from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.terms.batches import Batch, TermSteps
     from alphita_lab.training.text.masked_steps import SequenceBatches
 
@@ -124,12 +123,7 @@ def train(
     def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {"loss": regression(unit(vectors), given["target"])}
 
-    return run.fit(
-        TermSteps.of(run, data.strings, draw, loss),
-        data.describe(),
-        length=Length.of(config.steps, config.warmup_steps, config.learning_rate),
-        evaluate=data.names.dev,
-    )
+    return run.fit(TermSteps.of(run, data.strings, draw, loss), data.describe(), evaluate=data.names.dev)
 
 
 @dataclass(frozen=True)

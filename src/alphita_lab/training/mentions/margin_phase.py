@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from alphita_lab.training.mentions.sampler import MentionSampler
     from alphita_lab.training.terms.batches import Batch, BatchLoss
 
-
 # 20k of 50k steps (§4).
 WARMUP = 0.4
 
