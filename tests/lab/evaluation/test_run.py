@@ -46,9 +46,6 @@ def folds(tmp_path):
 class Hashes(HashEncoder):
     pooling = "mean"
 
-    def encode(self, strings, *, show_progress=False):
-        return super().encode(strings)
-
 
 def system(name: str, **facts: object) -> EncoderSystem:
     return EncoderSystem(Hashes(), name, rules=DEFAULT_RULES, facts={"kind": "encoder", **facts})
