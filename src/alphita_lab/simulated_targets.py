@@ -144,6 +144,7 @@ def in_other_languages(one: Made, names: Sequence[tuple[str, str]], languages: S
 
 
 def _kept(vocabulary: Terminology, target: Target) -> NDArray[np.bool_]:
+    """Return which concepts the target has, (n,)."""
     live = ~np.asarray(vocabulary.retired)
     chance = np.random.default_rng(zlib.crc32(target.name.encode()))
     drawn = chance.random(len(live))
@@ -372,6 +373,7 @@ def _without(given: Enrichment, exclude: frozenset[str], lent: pl.DataFrame) -> 
 
 
 def _names_of_none(vocabulary: Terminology, kept: NDArray[np.bool_]) -> frozenset[str]:
+    """Return the cleaned names of the concepts that the target has not."""
     gone = np.flatnonzero(~kept[np.asarray(vocabulary.term_concept)])
     return frozenset(clean_many(vocabulary.terms.column("string").take(pa.array(gone)).to_pylist()))
 

@@ -131,6 +131,7 @@ def _tags(text: str) -> list[str]:
 def _of_file(
     file: Path, like: Tokenizer, text_field: str, rejects: Rejects, hidden: frozenset[str] = frozenset()
 ) -> _Texts:
+    """Count the words of a file, without the held-out strings in `hidden`."""
     from alphita_lab.encoder import wordpieces
     from alphita_lab.training.text.corpora import documents
     from alphita_lab.training.text.matching import HeldOut

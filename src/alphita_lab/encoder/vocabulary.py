@@ -139,6 +139,7 @@ def _extend_head(source: Path, target: Path, ids: list[int], spelt: list[list[in
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a model, by name, from one file or from several."""
     from safetensors.torch import load_file
 
     listing = folder / "model.safetensors.index.json"

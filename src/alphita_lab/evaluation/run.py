@@ -258,6 +258,7 @@ def _entry(
 
 
 def _scored(task: _Task, system: Any, seed: int) -> tuple[Result, dict[str, Any], bytes]:  # noqa: ANN401 - any kind
+    """Score one system; return the result, what the report holds of it, and its rows as a Parquet file."""
     start = time.perf_counter()
     result: Result = task.module.evaluate(task.data, system, task.options)
     seconds = time.perf_counter() - start

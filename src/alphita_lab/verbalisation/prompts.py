@@ -142,6 +142,7 @@ def _apart(rows: NDArray[np.int32], row: int, withheld: Withheld) -> NDArray[np.
 
 
 def _names(terminology: Terminology, rows: Collection[Any] | NDArray[Any], withheld: Withheld) -> list[str]:
+    """Return the preferred names of live concepts, at most eight."""
     lines: list[str] = []
     for row in np.asarray(rows).tolist():
         name = str(terminology.concept_names[row].as_py())

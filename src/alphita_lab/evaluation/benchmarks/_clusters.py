@@ -87,6 +87,7 @@ def _load_terms(source: Source, options: PairOptions | ClusterOptions) -> Data:
 
 
 def _evaluate_pairs(data: Data, system: System, options: PairOptions) -> Result:
+    """Score one system; one row a term."""
     terms, gold, n = data.terms, data.gold, len(data.terms)
     strings = clean_many(terms.strings, system.rules)
     pairs, unknown = find_pairs(system, strings, options.floor, max_pairs=options.max_pairs)
@@ -188,6 +189,7 @@ class ClusterOptions(Config):
 
 
 def _evaluate_clusters(data: Data, system: System, options: ClusterOptions) -> Result:
+    """Score one system; one row a term."""
     terms, gold, n = data.terms, data.gold, len(data.terms)
     strings = clean_many(terms.strings, system.rules)
     pairs = pairs_of_neighbours(*system.neighbours(strings, strings, min(options.neighbours, n)))

@@ -369,6 +369,7 @@ def read_texts(path: Path, counts: Counter[str]) -> list[list[Example]]:
 
 
 def _evaluate_classification(data: Data[Example], system: object, options: Options) -> Result:
+    """Fine-tune and score one encoder; one row a scored text."""
     rows, notes = _classify(data, system, options, lambda name: UNCOUNTED.get(name, frozenset()))
     columns = ("gold_number", *(f"predicted_number_run{run}" for run in range(1, options.runs + 1)))
     others = (Metric("accuracy", ("right",)), Metric("macro F1", columns, mean_macro_f1))
@@ -404,6 +405,7 @@ def read_question_pairs(path: Path, counts: Counter[str]) -> list[list[Example]]
 
 
 def _evaluate_sentence_pair(data: Data[Example], system: object, options: Options) -> Result:
+    """Fine-tune and score one encoder; one row a scored pair."""
     rows, notes = _classify(data, system, options, lambda _: frozenset([NEGATIVE]))
     columns = count_columns(options.runs)
     others = (
@@ -426,6 +428,7 @@ def sentence_pair(source: Source, options: Options) -> Data[Example]:
 
 
 def _evaluate_answer_ranking(data: Data[Example], system: object, options: Options) -> Result:
+    """Fine-tune and score one encoder; one row a scored question."""
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     notes = dict(data.notes)
     frames = []
@@ -546,6 +549,7 @@ def _query(path: Path, number: int, line: str, counts: Counter[str]) -> list[Exa
 
 
 def _evaluate_retrieval(data: Data[list[Example]], system: object, options: Options) -> Result:
+    """Fine-tune and score one encoder; one row a query."""
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     notes = dict(data.notes)
     frames = []

@@ -156,6 +156,7 @@ class RelatednessOptions(Config):
 
 
 def _evaluate_relatedness(data: Data, system: System | ConceptSystem, options: RelatednessOptions) -> Result:
+    """Score one system."""
     notes = dict(data.notes)
     if isinstance(system, ConceptSystem) and not isinstance(system, System):
         notes["compared"] = "by concept: the system knows no strings"
@@ -320,6 +321,7 @@ class StsOptions(Config):
 
 
 def _evaluate_sts(data: Data, system: System, options: StsOptions) -> Result:
+    """Score one system."""
     cleaned = [[clean_many(side, system.rules) for side in (pair_set.left, pair_set.right)] for pair_set in data.sets]
     similarity = [system.similarity(left, right) for left, right in cleaned]
     notes = {**data.notes, **cut_strings(system, [string for sides in cleaned for side in sides for string in side])}
@@ -416,6 +418,7 @@ class Triples:
 
 
 def _evaluate_mednli(data: Triples, system: System, options: MednliOptions) -> Result:
+    """Score one system."""
     n = len(data.premises)
     premises, entailed, contradicted = (
         clean_many(column, system.rules) for column in (data.premises, data.entailed, data.contradicted)

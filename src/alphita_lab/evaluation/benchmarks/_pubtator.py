@@ -60,6 +60,7 @@ class Options(Config):
 
 
 def _evaluate(data: _folds.Parts, system: System, options: Options) -> Result:
+    """Score one system."""
     return _folds.evaluate(system, data, subsets=("type", "composite"))
 
 

@@ -208,6 +208,7 @@ def _concepts(path: Path) -> list[Query]:
 
 
 def _lines(path: Path) -> list[Query]:
+    """Read lines of an id and a mention, and perhaps its context."""
     return [((fields[1],), frozenset(_split_ids(fields[0]))) for fields in _fields(path, (2, 3), "id||mention")]
 
 

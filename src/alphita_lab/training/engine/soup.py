@@ -256,6 +256,7 @@ def check(members: Mapping[str, Path]) -> None:
 
 
 def _load(encoder: TermEncoder, weights: Mapping[str, torch.Tensor]) -> None:
+    """Put weights, as they are named in a model's own file, into the encoder."""
     try:
         encoder.module.model.load_state_dict(dict(weights))
     except RuntimeError as error:

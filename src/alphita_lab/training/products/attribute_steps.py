@@ -80,6 +80,7 @@ class AttributeSteps(TermSteps):
         return {"dev_attribute_acc1": float((ranks == 1).mean()), "dev_attribute_mrr": float((1 / ranks).mean())}
 
     def _batch(self, number: int) -> Batch:
+        """Return batch `number`; it follows from the number and the seed alone."""
         pairs = self._walk.places(number)
         drawn = self.products.draw(
             pairs, most=self._most, negatives=self._negatives, random=np.random.default_rng([self.seed, DRAWN, number])

@@ -149,6 +149,7 @@ def _pairs(
     part: str,
     rejects: Rejects,
 ) -> Iterator[tuple[str, str, float]]:
+    """Yield the pairs of one part with their scores as they stand."""
     columns = [
         header.index(place) if isinstance(place, str) else place for place in (layout.left, layout.right, layout.score)
     ]

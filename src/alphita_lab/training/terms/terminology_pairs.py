@@ -248,6 +248,7 @@ def write(path: Path | str, pairs: AlignedPairs, margins: NDArray[np.floating[An
 
 
 def _table(member: Member, rejects: Rejects) -> Iterator[tuple[int, Cells]]:
+    """Yield (line, cells by column) of a TSV file."""
     lines = _files.lines(member, "utf-8", rejects)
     number, first = next(lines, (1, ""))
     header = textio.tab_cells(first)
@@ -256,6 +257,7 @@ def _table(member: Member, rejects: Rejects) -> Iterator[tuple[int, Cells]]:
 
 
 def _jsonl(member: Member, rejects: Rejects) -> Iterator[tuple[int, Cells]]:
+    """Yield (line, values by key) of a file of JSON objects, one a line."""
     for number, line in _files.lines(member, "utf-8", rejects):
         if not line or line.isspace():
             continue

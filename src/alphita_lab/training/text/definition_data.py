@@ -318,6 +318,7 @@ def spoken(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def _places(setting: str) -> list[int]:
+    """Return the places in `TRAINED` of the kinds that a setting lists."""
     return [place for place, kind in enumerate(TRAINED) if kind in listed(setting)]
 
 

@@ -200,6 +200,7 @@ class MaskedLanguageHead(torch.nn.Module):
 
 
 def _saved(folder: Path) -> tuple[Path, dict[str, torch.Tensor]]:
+    """Return the file of a folder's head and its tensors under our names; none where there is no head."""
     from safetensors import safe_open
     from safetensors.torch import load_file
 
