@@ -210,7 +210,7 @@ def rows_of_table(
 def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return means over the languages with enough translations: all, those in Latin script, those of them trained."""
     named = [row for row in rows if (row["official"] or 0) >= LEAST]
-    latin = [row for row in named if aligned_pairs.LATIN in aligned_pairs.scripts_of_language(row["group"])]
+    latin = [row for row in named if "LATIN" in aligned_pairs.scripts_of_language(row["group"])]
     groups = {
         f"mean of languages with {LEAST:,}": named,
         "mean of those in Latin script": latin,

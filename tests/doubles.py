@@ -27,7 +27,7 @@ class HashEncoder:
     def tokenizer_hash(self) -> str:
         return hashlib.sha256(b"3-grams").hexdigest()
 
-    def encode(self, strings: Sequence[str]) -> np.ndarray:
+    def encode(self, strings: Sequence[str], *, show_progress: bool = False) -> np.ndarray:
         self.encoded.extend(strings)
         vectors = np.zeros((len(strings), self.dim), dtype=np.float32)
         for row, string in enumerate(strings):

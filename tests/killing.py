@@ -1,4 +1,4 @@
-"""Kills at a chosen step, a disk without room, and a training run that is killed and gone on with."""
+"""Kills at a chosen step, a disk without room, and a training run that is cut or killed and gone on with."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+import pytest
 
 from alphita.errors import AlphitaError
 from tests.cli.command import alphita
@@ -113,6 +115,20 @@ def in_this_process(command: list[str]) -> int:
             return alphita(*command[3:])
         finally:
             torch.set_num_threads(threads)
+
+
+@contextmanager
+def cut_at(kind: Any, number: int) -> Iterator[None]:
+    """Interrupt the run in the context before micro-batch `number` of steps of a kind."""
+    step = kind.__call__
+
+    def failing(self: Any, current: int, share: float) -> Any:
+        if current == number:
+            raise KeyboardInterrupt
+        return step(self, current, share)
+
+    with mock.patch.object(kind, "__call__", failing), pytest.raises(KeyboardInterrupt):
+        yield
 
 
 def whole_and_resumed(command: list[str], folder: Path) -> tuple[Path, Path]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from alphita.errors import Rejects
-from alphita.terminology.store import Terminology, load_terminology, save
+from alphita.terminology.store import Terminology
+from tests.tables import loaded
 from tests.tiny import FINDINGS, SITES
 
 # What a site does and how a finding shows: words that no name has.
@@ -37,9 +37,7 @@ def ontology(folder: Path, stanzas: Sequence[Stanza], semantic_type: str = "") -
         lines += [*(f"is_a: T:{parent:07d}" for parent in one.parents), ""]
     source = folder.with_suffix(".obo")
     source.write_text("\n".join(lines), encoding="utf-8")
-    with Rejects() as rejects:
-        save(obo.load([source], obo.Options(semantic_type=semantic_type), rejects), folder)
-    return load_terminology(folder)
+    return loaded(obo, [source], folder, semantic_type=semantic_type)
 
 
 def disorders() -> list[Stanza]:

@@ -45,6 +45,16 @@ def tiny_model(folder: Path, *, dropout: float = 0.1, dim: int = 32) -> Path:
     return folder
 
 
+def spread(folder: Path) -> Path:
+    """Make a model's weights ten times as large, so that its random vectors lie well apart."""
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    weights = {name: 10 * value if value.ndim > 1 else value for name, value in load_file(path).items()}
+    save_file(weights, path, metadata={"format": "pt"})
+    return folder
+
+
 def tiny_terminology(
     folder: Path, *, types: bool = False, relations: bool = True, synonyms: bool = True
 ) -> Terminology:

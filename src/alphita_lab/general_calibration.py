@@ -92,7 +92,6 @@ def fit_seen(parts: Mapping[Target, Seen], *, seed: int = 0) -> Calibration:
 
 
 def _seen(one: Made) -> Seen:
-    """Find the candidates of what a target is asked."""
     encoder = TermEncoder.load(one.index.model_path)
     progress.say(f"{one.target.name}:")
     pipeline = Pipeline(one.index, lambda: encoder, Abbreviations.of_index(one.index), respell=True)
@@ -189,7 +188,6 @@ def _least(
 
 
 def _figures(draft: Calibration, population: Population) -> dict[str, Any]:
-    """Return what is measured on all targets and on each, as JSON."""
     crossed = population.crossed
     given = {kind: crossed.given(draft.outcomes, kind) for kind in WITH_ERROR}
     counts = {str(kind): int(n) for kind, n in zip(*np.unique(population.kinds, return_counts=True), strict=True)}

@@ -124,7 +124,6 @@ def card(out: Path, encoder: str, manifest: Mapping[str, Any], terminology: Term
 
 
 def _changed(recipe: Any, manifest: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a module
-    """Return the settings that differ from the recipe's defaults."""
     fields = recipe.Config.model_fields if recipe is not None else TermTraining.model_fields
     return {
         key: value
@@ -139,7 +138,6 @@ def _charts(drawn: Mapping[str, Mapping[str, Series]]) -> str:
 
 
 def _picture(drawn: Mapping[str, Mapping[str, Series]], title: str, path: Path) -> None:
-    """Draw the curves side by side as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -12,10 +12,10 @@ import compare
 import protocol
 import pytest
 import run_alphita
-import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tables
 from alphita.errors import UsageError
 from alphita.terminology import splits, store
 from alphita.terminology.text import clean_many

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from alphita.errors import Rejects
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita_lab.training.terms import terminology_pairs
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
+from tests.tables import terminology_of
 
 ENGLISH = ["Cardiomyopathy", "Hypertension", "Nephropathy", "Pica", "Encephalopathy"]
 ITALIAN = ["Cardiomiopatia", "Ipertensione", "Nefropatia", "Pica", "Encefalopatia"]
@@ -39,10 +37,7 @@ def terminology(tmp_path: Path) -> Path:
         for number, string in enumerate(strings)
     ]
     rows.append(("T:2", "Nefropatía", "es"))
-    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(source=pl.lit("T"))
-    concepts = pl.DataFrame({"id": [f"T:{number}" for number in range(5)]}).with_columns(source=pl.lit("T"))
-    store.save(Tables(concepts, terms), tmp_path / "t.terminology")
-    return tmp_path / "t.terminology"
+    return terminology_of(rows, tmp_path / "t.terminology").path
 
 
 def test_files_of_strings(files, tmp_path, capsys):

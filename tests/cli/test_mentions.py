@@ -11,7 +11,7 @@ from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
 from alphita_lab.training.mentions.store import Mentions
 from tests.cli.command import alphita
-from tests.lab.training.mention_terms import terminology_of
+from tests.tables import terminology_of
 from tests.tiny import tiny_model
 
 ROWS = [

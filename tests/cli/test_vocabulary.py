@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
 from alphita import TermEncoder, artefact
 from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita_lab.encoder.wordpieces import open_wordpiece
 from tests.cli.command import alphita
+from tests.tables import terminology_of
 from tests.tiny import SITES, tiny_model
 
 ITALIAN = ("cuore", "fegato", "rene", "pelle", "cervello", "polmone", "osso", "occhio")
@@ -37,11 +36,7 @@ def terminology(tmp_path_factory) -> Path:
             (f"T:{number}", f"{german}krankheit", "de"),
             (f"T:{number}", "odd", "it"),
         ]
-    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(source=pl.lit("T"))
-    concepts = pl.DataFrame({"id": [f"T:{number}" for number in range(len(SITES))]}).with_columns(source=pl.lit("T"))
-    path = tmp_path_factory.mktemp("vocabulary") / "t.terminology"
-    store.save(Tables(concepts, terms), path)
-    return path
+    return terminology_of(rows, tmp_path_factory.mktemp("vocabulary") / "t.terminology").path
 
 
 def tokens(folder: Path, text: str) -> list[str]:

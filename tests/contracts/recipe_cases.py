@@ -8,16 +8,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import polars as pl
-
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 from alphita_lab.training.engine.steps import SwitchingSteps
 from alphita_lab.training.mentions.injection import InjectionSteps
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.text.masked_steps import MaskedSteps
 from tests.lab.training.linked_texts import graph_of, mentions_of
+from tests.tables import terminology_of
 from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
 
 COMMON: dict[str, Any] = {
@@ -163,9 +160,6 @@ def _translated(path: Path) -> Terminology:
     """24 concepts with a label in English and one in an invented tongue, its words turned round."""
     rows = []
     for number, (site, (plain, _)) in enumerate(itertools.product(SITES, FINDINGS)):
-        rows += [(f"T:{number}", f"{plain} of the {site}", "en"), (f"T:{number}", f"{site[::-1]} {plain[::-1]}", "it")]
-    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row")
-    concepts = pl.DataFrame({"id": sorted({row[0] for row in rows})}).with_columns(source=pl.lit("T"))
-    terms = terms.with_columns(source=pl.lit("T"), preferred=pl.lit(value=True))
-    store.save(Tables(concepts, terms), path)
-    return store.load_terminology(path)
+        strings = {"en": f"{plain} of the {site}", "it": f"{site[::-1]} {plain[::-1]}"}
+        rows += [(f"T:{number}", string, language, True) for language, string in strings.items()]
+    return terminology_of(rows, path)

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from alphita.annotation.formats.jsonl import annotation_of
-from tests.contracts.findings import write
 from tests.service.review_service import client_of
 
 TEXTS = [
@@ -19,14 +18,6 @@ TEXTS = [
     "There is no\r\nevidence of\r\nsevere chest\r\npain.\rMigraine",
 ]
 OPTIONS = {"defaults": {}, "exact": {"exact": True}, "precision": {"precision": 0.9}}
-
-
-@pytest.fixture(scope="module")
-def to(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("findings")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ALPHITA_CACHE", str(folder / "cache"))
-        yield str(write(folder / "findings.obo"))
 
 
 def of_python(to, options, folder):

@@ -6,14 +6,12 @@ Every mention goes through every door. One is started for it: a server with --ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contracts import doors
-from tests.contracts.findings import write
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -22,15 +20,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 MENTIONS = list(doors.MENTIONS.values())
 PROCESSES = "command line, processes"
 OTHERS = [door for door in doors.DOORS if door not in (doors.REFERENCE, PROCESSES)]
-
-
-@pytest.fixture(scope="module")
-def to(tmp_path_factory) -> Iterator[str]:
-    """A terminology's file, which the first door that is asked imports and indexes with the default model."""
-    folder = tmp_path_factory.mktemp("findings")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ALPHITA_CACHE", str(folder / "cache"))
-        yield str(write(folder / "findings.obo"))
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,8 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import hold_out_synonyms
 from alphita_lab.training.engine import loop
-from alphita_lab.training.engine.loop import MicroSteps
 from tests.contracts.recipe_cases import CASES, Given, name_of
-from tests.killing import train_command, whole_and_resumed
+from tests.killing import cut_at, train_command, whole_and_resumed
 
 RECIPES = registry.names("alphita_lab.recipes")
 STRINGS = ["pain of the heart", "eye swelling", "something else"]
@@ -44,26 +43,15 @@ def test_every_setting_says_what_it_is_and_where_it_comes_from(recipe: ModuleTyp
             assert "(" in field.description, f"{name}: {field.description} names no source"
 
 
-def test_a_run_that_was_cut_twice_goes_on_to_the_same_weights(
-    recipe: ModuleType, given: Given, tmp_path: Path, monkeypatch
-) -> None:
+def test_a_run_that_was_cut_twice_goes_on_to_the_same_weights(recipe: ModuleType, given: Given, tmp_path: Path) -> None:
     # The refreshes of what is mined lie between the cuts too.
     mined = {name for name in ("refresh_every", "mine_every") if name in recipe.Config.model_fields}
     changes: dict[str, Any] = {"steps": 16, "log_every": 1, "checkpoint_every": 4} | dict.fromkeys(mined, 6)
     given.train(recipe, tmp_path / "whole", **changes)
     steps = CASES[name_of(recipe)].steps
-    step = steps.__call__
     for stop_at, resume in ((7, False), (14, True)):
-
-        def cut(self: MicroSteps, number: int, share: float, stop_at: int = stop_at) -> dict[str, torch.Tensor]:
-            if number == stop_at:
-                raise KeyboardInterrupt
-            return step(self, number, share)
-
-        monkeypatch.setattr(steps, "__call__", cut)
-        with pytest.raises(KeyboardInterrupt):
+        with cut_at(steps, stop_at):
             given.train(recipe, tmp_path / "cut", resume=resume, **changes)
-        monkeypatch.undo()
         assert not (tmp_path / "cut").exists()
         with pytest.raises(UsageError, match="--resume"):
             given.train(recipe, tmp_path / "cut", **changes)
@@ -168,16 +156,9 @@ def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_recipe_or_config_cannot_take_a_run_over(
-    recipe: ModuleType, given: Given, tmp_path: Path, monkeypatch
-) -> None:
-    def cut(self: MicroSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(CASES[name_of(recipe)].steps, "__call__", cut)
-    with pytest.raises(KeyboardInterrupt):
+def test_another_recipe_or_config_cannot_take_a_run_over(recipe: ModuleType, given: Given, tmp_path: Path) -> None:
+    with cut_at(CASES[name_of(recipe)].steps, 0):
         given.train(recipe, tmp_path / "m", steps=6)
-    monkeypatch.undo()
     other = registry.load("alphita_lab.recipes", RECIPES[(RECIPES.index(name_of(recipe)) + 1) % len(RECIPES)])
     with pytest.raises(InputError, match="another recipe, config"):
         given.train(other, tmp_path / "m", resume=True, steps=6)

@@ -26,7 +26,7 @@ SAME = [term for term in TERMS if "lungs" not in term]
 OLD = {token: number for number, token in enumerate(VOCABULARY)}
 
 
-def load(folder: Path) -> TermEncoder:
+def load(folder: str | Path) -> TermEncoder:
     return TermEncoder.load(folder, precision="fp32", device="cpu")
 
 
@@ -296,14 +296,10 @@ def model(tmp_path_factory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("tags") / "tiny")
 
 
-def opened(folder: str | Path) -> TermEncoder:
-    return TermEncoder.load(folder, precision="fp32", device="cpu")
-
-
 def test_strings_without_tags_keep_their_vectors_and_a_tag_is_one_token(model: Path, tmp_path: Path) -> None:
     tagged = with_tags(model, tmp_path)
     assert tagged.encoder == str(tmp_path)
-    before, after = opened(model), opened(tagged.encoder)
+    before, after = load(model), load(tagged.encoder)
     np.testing.assert_array_equal(before.encode(STRINGS), after.encode(STRINGS))
     assert before.tokenize(STRINGS) == after.tokenize(STRINGS)
     start, end = tagged.ids
@@ -346,5 +342,5 @@ def test_an_encoder_that_has_tags_stays_and_one_without_word_embeddings_is_refus
     transformers.T5Model(config).save_pretrained(folder)
     (folder / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
     (tmp_path / "out").mkdir()
-    with pytest.raises(InputError, match="so it cannot get tags"):
+    with pytest.raises(InputError, match="has 0 tensors named"):
         with_tags(folder, tmp_path / "out")

@@ -11,7 +11,7 @@ import pytest
 from alphita import artefact
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.omop import OmopConcepts
-from alphita.errors import InputError, Rejects
+from alphita.errors import InputError
 from alphita.index.concepts import MAPS_TO, mapped, replacements
 from alphita.index.segment import RETIRED_STANDING
 from alphita.index.store import Index, build
@@ -21,6 +21,7 @@ from alphita.terminology.loaders import obo
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology, save
 from tests.doubles import HashEncoder
+from tests.tables import loaded
 
 # id, retired
 CONCEPTS = [(f"T:{number}", number in "56789X") for number in "0123456789X"]
@@ -293,8 +294,7 @@ def test_scopes_of_a_real_terminology_folder(tmp_path):
     text += '\n[Term]\nid: T:0000002\nname: Fit and well\nsynonym: "Fits" EXACT []\n'
     text += "\n[Term]\nid: T:0000003\nname: obsolete Spell\nis_obsolete: true\n"
     (tmp_path / "t.obo").write_text(text)
-    save(obo.load([tmp_path / "t.obo"], obo.Options(), Rejects()), tmp_path / "t.terminology")
-    terminology = load_terminology(tmp_path / "t.terminology")
+    terminology = loaded(obo, [tmp_path / "t.obo"], tmp_path / "t.terminology")
     index = build(terminology, HashEncoder(), tmp_path / "t.index")
     assert list(index.strings) == ["epileptic seizure", "fit and well", "fits", "seizure"]
     assert index.manifest["terminology_hash"] == terminology.content_hash

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from alphita.errors import Rejects, UsageError
+from alphita.errors import UsageError
 from alphita.review import migrate, queueing
 from alphita.review.database import Busy
 from alphita.review.migrate import REASONS
 from alphita.terminology.changes import changes
 from alphita.terminology.loaders import obo, omop
-from alphita.terminology.store import load_terminology, save
 from tests.review.reviews import add, candidate, decisions, row, say, store_of
+from tests.tables import loaded
 from tests.terminology import omop_download as download
 from tests.terminology.omop_download import related, write_download
 
@@ -50,9 +50,7 @@ def release(folder, name, concepts):
         lines += [more, ""] if more else [""]
     source = folder / f"{name}.obo"
     source.write_text("\n".join(lines), encoding="utf-8")
-    with Rejects() as rejects:
-        save(obo.load([source], obo.Options(), rejects), folder / f"{name}.terminology")
-    return load_terminology(folder / f"{name}.terminology")
+    return loaded(obo, [source], folder / f"{name}.terminology")
 
 
 @pytest.fixture(scope="module")
@@ -364,8 +362,7 @@ def omop_release(folder, *concepts, related=()):
     for cells, (_, _, domain) in zip(rows, concepts, strict=True):
         cells[2] = domain
     write_download(folder, CONCEPT=rows, CONCEPT_RELATIONSHIP=list(related))
-    save(omop.load([folder], omop.Options(), Rejects()), folder / "x.terminology")
-    return load_terminology(folder / "x.terminology")
+    return loaded(omop, [folder], folder / "x.terminology")
 
 
 def test_a_concept_that_is_no_longer_standard_or_of_another_domain(tmp_path):

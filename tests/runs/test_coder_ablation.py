@@ -11,6 +11,7 @@ from alphita.errors import InputError, Rejects
 from alphita.terminology import splits, store
 from alphita.terminology.loaders import obo
 from alphita_lab.evaluation.benchmarks import Source, load_benchmark
+from tests.tables import loaded
 from tests.tiny import SITES, tiny_model, tiny_terminology
 
 pytestmark = pytest.mark.usefixtures("commands_in_process")
@@ -71,9 +72,7 @@ def test_relations_are_sampled_evenly_and_read_as_ddbrc(tmp_path: Path) -> None:
             lines.append(f"relationship: part_of R:{number - 29:07d}")
         lines.append("")
     (tmp_path / "r.obo").write_text("\n".join(lines))
-    with Rejects() as rejects:
-        store.save(obo.load([tmp_path / "r.obo"], obo.Options(), rejects), tmp_path / "r.terminology")
-    terminology = store.load_terminology(tmp_path / "r.terminology")
+    terminology = loaded(obo, [tmp_path / "r.obo"], tmp_path / "r.terminology")
     split = splits.with_triples(splits.Split([], [], []), terminology, fraction=0.3, seed=0)
     folder = tmp_path / "data"
 

@@ -5,19 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 import italian
 from alphita import config, registry
 from alphita.errors import InputError, UsageError
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology, load_terminology
 from alphita_lab.evaluation.benchmarks import Source, load_benchmark
 from alphita_lab.graph.store import EntityVectors
 from tests.lab.training.linked_texts import graph_of, texts_of
 from tests.runs.commands import CALLS, alphita
+from tests.tables import terminology_of
 from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
 
 pytestmark = pytest.mark.usefixtures("commands_in_process")
@@ -252,11 +250,7 @@ def spoken(folder: Path) -> Terminology:
         ("T:7", "Male alle ossa", "it", "exact", "official"),
     ]
     columns = ("concept", "string", "language", "scope", "status")
-    terms = pl.DataFrame(rows, schema=columns, orient="row").with_columns(source=pl.lit("T"))
-    concepts = pl.DataFrame({"id": [f"T:{n}" for n in range(1, 8)]}).with_columns(source=pl.lit("T"))
-    relations = pl.DataFrame({"head": ["T:1", "T:5"], "relation": "is_a", "tail": ["T:2", "T:1"], "source": "T"})
-    store.save(Tables(concepts, terms, relations), folder)
-    return load_terminology(folder)
+    return terminology_of(rows, folder, columns=columns, relations=[("T:1", "is_a", "T:2"), ("T:5", "is_a", "T:1")])
 
 
 def test_both_languages_of_the_concepts_of_one(tmp_path: Path) -> None:
@@ -292,29 +286,24 @@ def umls(folder: Path) -> Terminology:
         ("UMLS:C5", "medico", "MSHITA"),
         ("UMLS:C6", "tumore", "MSHITA"),
     ]
-    terms = pl.DataFrame(rows, schema=("concept", "string", "source"), orient="row").with_columns(language=pl.lit("it"))
-    concepts = pl.DataFrame({"id": [f"UMLS:C{n}" for n in range(1, 7)]}).with_columns(source=pl.lit("UMLS"))
-    types = pl.DataFrame(
-        [
-            ("UMLS:C1", "Body Part, Organ, or Organ Component", "T023"),
-            ("UMLS:C2", "Sign or Symptom", "T184"),
-            ("UMLS:C3", "Disease or Syndrome", "T047"),
-            ("UMLS:C4", "Inorganic Chemical", "T197"),
-            ("UMLS:C5", "Professional or Occupational Group", "T097"),
-            ("UMLS:C6", "Neoplastic Process", "T191"),
-            ("UMLS:C6", "Pathologic Function", "T046"),
-            ("UMLS:C6", "Age Group", "T100"),
-        ],
-        schema=("concept", "semantic_type", "code"),
-        orient="row",
-    ).with_columns(source=pl.lit("UMLS"))
-    relations = pl.DataFrame(
-        [("UMLS:C3", "finding_site_of", "UMLS:C1"), ("UMLS:C6", "isa", "UMLS:C3"), ("UMLS:C4", "isa", "UMLS:C3")],
-        schema=("head", "relation", "tail"),
-        orient="row",
-    ).with_columns(source=pl.lit("SNOMEDCT_US"))
-    store.save(Tables(concepts, terms, relations, semantic_types=types), folder)
-    return load_terminology(folder)
+    types = [
+        ("UMLS:C1", "Body Part, Organ, or Organ Component", "T023"),
+        ("UMLS:C2", "Sign or Symptom", "T184"),
+        ("UMLS:C3", "Disease or Syndrome", "T047"),
+        ("UMLS:C4", "Inorganic Chemical", "T197"),
+        ("UMLS:C5", "Professional or Occupational Group", "T097"),
+        ("UMLS:C6", "Neoplastic Process", "T191"),
+        ("UMLS:C6", "Pathologic Function", "T046"),
+        ("UMLS:C6", "Age Group", "T100"),
+    ]
+    relations = [
+        ("UMLS:C3", "finding_site_of", "UMLS:C1"),
+        ("UMLS:C6", "isa", "UMLS:C3"),
+        ("UMLS:C4", "isa", "UMLS:C3"),
+    ]
+    terms = [(concept, string, "it", source) for concept, string, source in rows]
+    columns = ("concept", "string", "language", "source")
+    return terminology_of(terms, folder, columns=columns, source="UMLS", relations=relations, semantic_types=types)
 
 
 def test_the_thirteen_groups(tmp_path: Path) -> None:

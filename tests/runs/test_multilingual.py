@@ -4,16 +4,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 import multilingual as bench
 from alphita.errors import InputError
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split, hold_out_concepts, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from tests.doubles import HashEncoder
+from tests.tables import terminology_of
 
 ROWS = [
     # concept, string, language, preferred, scope, status
@@ -33,7 +31,7 @@ ROWS = [
     ("T:2", "Dolore della pelle", "it", True),
     ("T:3", "Bone pain", "en", True),
     ("T:3", "Schmerz", "de", True),
-    ("T:3", "Old pain", "en", False),
+    ("T:3", "Old pain", "en", False, "exact", "official", "obsolete"),
     ("T:4", "Gone", "en", True),
     ("T:4", "Andato", "it", True),
     ("T:4", "Lost", "en", False),
@@ -42,18 +40,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def terminology(tmp_path_factory) -> Terminology:
-    columns = ("concept", "string", "language", "preferred", "scope", "status")
-    rows = [(*row, *("", "", "", False, "exact", "official")[len(row) :]) for row in ROWS]
-    kinds = ["obsolete" if row[1] == "Old pain" else None for row in rows]
-    terms = pl.DataFrame(rows, schema=columns, orient="row").with_columns(
-        source=pl.lit("T"), type=pl.Series(kinds, dtype=pl.String)
-    )
-    ids = sorted({row[0] for row in rows})
-    concepts = pl.DataFrame({"id": ids, "retired": [one == "T:4" for one in ids]}).with_columns(source=pl.lit("T"))
-    path = tmp_path_factory.mktemp("bench") / "t.terminology"
-    sources = [{"name": "t", "version": "2026", "sha256": "0" * 64}]
-    store.save(Tables(concepts, terms, sources=sources), path)
-    return store.load_terminology(path)
+    return terminology_of(ROWS, tmp_path_factory.mktemp("bench") / "t.terminology", retired=["T:4"])
 
 
 def held(terminology: Terminology, *ids: str) -> Split:

@@ -4,7 +4,6 @@ import itertools
 import re
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from alphita.errors import InputError, UsageError
@@ -12,13 +11,12 @@ from alphita.search import catalogue
 from alphita.search.catalogue import Owned
 from alphita.search.product_search import ProductSearch
 from alphita.search.store import build
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from tests.doubles import HashEncoder
 from tests.search.conftest import ROWS, products_of
+from tests.tables import terminology_of
 
 
 def names(owned: Owned) -> list[list[str]]:
@@ -72,12 +70,8 @@ def ontology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
     for concept, string, kind in re.findall(r"(\w:\d)\|([^|]+)\|(\w+)", text):
         scope, status = ("broad" if kind == "broad" else "exact"), ("machine" if kind == "machine" else "official")
         language = "it" if kind in ("it", "machine") else "en"
-        rows.append((concept, string, concept not in seen, scope, status, language, "T"))
+        rows.append((concept, string, language, concept not in seen, scope, status))
         seen.add(concept)
-    schema = ["concept", "string", "preferred", "scope", "status", "language", "source"]
-    terms = pl.DataFrame(rows, schema=schema, orient="row")
-    ids = sorted({row[0] for row in rows})
-    concepts = pl.DataFrame({"id": ids, "retired": [one == "D:3" for one in ids]}).with_columns(source=pl.lit("T"))
     triples = [
         ("D:1", "has_symptom", "S:1"),
         ("D:1", "is_a", "D:2"),
@@ -87,12 +81,8 @@ def ontology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
         ("S:2", "seen_with", "D:1"),
         ("D:2", "seen_with", "D:2"),
     ]
-    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row").with_columns(
-        source=pl.lit("T")
-    )
     path = tmp_path_factory.mktemp("ontology") / "o.terminology"
-    store.save(Tables(concepts, terms, relations, parent_relations=("is_a",)), path)
-    return store.load_terminology(path)
+    return terminology_of(rows, path, retired=["D:3"], relations=triples)
 
 
 def test_any_terminology_has_products_but_parents_retired_and_nameless_ones_are_none(ontology: Terminology):
@@ -153,10 +143,6 @@ def test_texts_are_those_of_training(terminology: Terminology):
 def test_wrong_terminologies(terminology: Terminology, tmp_path):
     with pytest.raises(UsageError, match="unknown attribute 'indicatoin'; did you mean 'indication'"):
         catalogue.collect(terminology, attributes=["indicatoin"])
-    terms = pl.DataFrame({"concept": ["A:1"], "string": ["a"], "preferred": [True]}).with_columns(
-        source=pl.lit("A"), language=pl.lit("en")
-    )
-    concepts = pl.DataFrame({"id": ["A:1"], "source": ["A"], "retired": [False]})
-    store.save(Tables(concepts, terms), tmp_path / "a.terminology")
+    lone = terminology_of([("A:1", "a", "en", True)], tmp_path / "a.terminology")
     with pytest.raises(InputError, match=r"no concept of this terminology has an attribute.*import products"):
-        catalogue.collect(store.load_terminology(tmp_path / "a.terminology"))
+        catalogue.collect(lone)

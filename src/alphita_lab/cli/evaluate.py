@@ -142,7 +142,6 @@ def _differences(compared: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _figures(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return a row for each figure of a report."""
     for entry in report["benchmarks"]:
         for system in entry["systems"]:
             for figure in system.get("figures", ()):

@@ -226,7 +226,6 @@ def run(name: str, spec: TrainSpec) -> dict[str, float]:
 
 
 def _plain_out(name: str, spec: TrainSpec, kinds: Sequence[str]) -> Path:
-    """Return where an export of one of these kinds goes."""
     from alphita_lab.training.engine import runs
 
     if spec.export and spec.export not in kinds:
@@ -241,7 +240,6 @@ def _plain_out(name: str, spec: TrainSpec, kinds: Sequence[str]) -> Path:
 
 
 def _tell(out: Path, figures: Mapping[str, float], *, dry_run: bool) -> None:
-    """Print where a model lies and its last figures."""
     # Nothing to tell after a dry run, nor by the further processes of a run of several.
     if dry_run or int(os.environ.get("RANK", "0")) > 0:
         return

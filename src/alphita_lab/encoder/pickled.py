@@ -56,7 +56,6 @@ def as_safetensors(folder: Path) -> Path:
 
 
 def _shards(transformer: Path) -> list[Path]:
-    """Return the pickled files that hold the weights."""
     listing = transformer / layout.PICKLED_SHARDS
     if not listing.is_file():
         return [transformer / layout.PICKLED]

@@ -209,7 +209,8 @@ def with_tags(encoder: str | Path, folder: Path, *, seed: int = 0) -> Tagged:
     if taken & set(ids):
         raise InputError("its tokenizer gives a new token an id that is in use", file=source.folder)
     tokenizer.save(str(file), pretty=False)
-    _extend_embeddings(folder, ids, seed, source.folder)
+    transformer, _ = layout.read(folder)
+    _extend_weights(transformer, transformer, list(ids), [[] for _ in ids], seed)
     hashes = {source.tokenizer_hash, hashlib.sha256(tokenizer.to_str().encode()).hexdigest()}
     return Tagged(str(folder), ids, frozenset(hashes))
 
@@ -227,30 +228,3 @@ def _hash_without(tokenizer: Tokenizer) -> str:
     content = json.loads(tokenizer.to_str())
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] not in TAGS]
     return hashlib.sha256(Tokenizer.from_str(json.dumps(content)).to_str().encode()).hexdigest()
-
-
-def _extend_embeddings(folder: Path, ids: tuple[int, int], seed: int, source: Path) -> None:
-    """Give the word embeddings of the model in `folder`, a copy of `source`, a row for each tag."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    weights, config = folder / "model.safetensors", layout.read(folder)[0] / "config.json"
-    state = load_file(weights) if weights.is_file() else {}
-    names = [name for name in state if name.endswith(EMBEDDINGS)]
-    if len(names) != 1:
-        raise InputError(
-            f"the encoder has {len(names)} tensors named …{EMBEDDINGS}, not one, so it cannot get tags",
-            file=source,
-            remedy="take an encoder such as BERT, RoBERTa, XLM-R or ELECTRA",
-        )
-    old = state[names[0]].double()
-    used = old[: min(ids)]
-    extended = torch.zeros(max(len(old), max(ids) + 1), old.shape[1], dtype=torch.float64)
-    extended[: len(old)] = old
-    chance = torch.Generator().manual_seed(seed)
-    noise = torch.randn(len(ids), old.shape[1], generator=chance, dtype=torch.float64)
-    extended[list(ids)] = used.mean(0) + used.std(0, correction=0) * noise
-    state[names[0]] = extended.to(state[names[0]].dtype)
-    facts = json.loads(config.read_text(encoding="utf-8")) | {"vocab_size": len(extended)}
-    config.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    save_file(state, weights, metadata={"format": "pt"})

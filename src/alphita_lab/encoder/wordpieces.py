@@ -43,25 +43,32 @@ class TooSmall(UsageError):
         self.characters = characters
 
 
-def open_wordpiece(encoder: str | Path) -> Tokenizer:
-    """Return an encoder's tokenizer, which neither cuts nor pads."""
+def uncut(encoder: str | Path) -> tuple[Tokenizer, TermTokenizer]:
+    """Return an encoder's tokenizer, which neither cuts nor pads, and what was opened for it."""
     from tokenizers import Tokenizer, normalizers
 
     transformer, settings = layout.read(resolve(str(encoder)))
+    own = TermTokenizer(transformer, settings)
     with drafts.scratch() as scratch:
-        TermTokenizer(transformer, settings).save(scratch)
+        own.save(scratch)
         tokenizer = Tokenizer.from_file(f"{scratch}/tokenizer.json")
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if settings.lower_case:
+        normalizer = [tokenizer.normalizer] if tokenizer.normalizer else []
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *normalizer])
+    return tokenizer, own
+
+
+def open_wordpiece(encoder: str | Path) -> Tokenizer:
+    """Return an encoder's tokenizer, which neither cuts nor pads."""
+    tokenizer, _ = uncut(encoder)
     kind = type(tokenizer.model).__name__
     if kind != "WordPiece":
         raise UsageError(
             f"the tokenizer of {encoder} is of kind {kind}; only WordPiece vocabularies can be extended: BERT's, "
             "MiniLM's, ELECTRA's, DistilBERT's and their like"
         )
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    if settings.lower_case:
-        own = [tokenizer.normalizer] if tokenizer.normalizer else []
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
     return tokenizer
 
 

@@ -267,7 +267,6 @@ class _Run:
         self._resume()
 
     def _resume(self) -> None:
-        """Go on from the state in `work`, if there is one."""
         state = load_state(self.work, self.model, self.optimizer)
         if state is None:
             return
@@ -308,7 +307,6 @@ class _Run:
         return bool(self.log) and self.epoch - self.best_epoch >= self.config.patience * self.config.evaluate_every
 
     def _train_epoch(self) -> float:
-        """Train one epoch; return its mean loss."""
         config, triples = self.config, self.triples
         steps_an_epoch = config.steps_an_epoch(len(triples))
         steps = config.epochs_of(len(triples)) * steps_an_epoch
@@ -347,6 +345,5 @@ class _Run:
             self.best, self.best_epoch = vectors, self.epoch
 
     def figures(self, vectors: Vectors, triples: Int) -> dict[str, float]:
-        """Return how well some triples are ranked by some vectors."""
         scorer = VectorScorer(self.module, vectors["entities"].numpy(), vectors["relations"].numpy())
         return figures(ranks(scorer, triples, self.n, known=self.division.known))

@@ -2,7 +2,8 @@
 
 - `CITATION`: the paper;
 - `Config`: every setting with its section in the paper, or what the released code uses where the paper is silent;
-- `train(terminology, encoder, out, config, *, split, resume, force, dry_run)`: data, objective, loop, save, in order;
+- `train(terminology, encoder, out, config, split=None, **mode)`: data, objective, loop, save, in order; `mode` is
+  `training.engine.runs.Mode`;
 - perhaps `NEEDS_TERMINOLOGY = False`, where `train` may be given None for the terminology.
 
 Recipes never import each other.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Mode
     from alphita_lab.training.terms.batches import Batch
     from alphita_lab.training.text.definition_pairs import HardNegatives
 
@@ -96,23 +97,15 @@ class Config(TextTraining):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Train an encoder and save it to `out`; see `recipes.coder.train` for the arguments."""
+    """Train an encoder and save it to `out`."""
     from alphita.index.learning import held_back_of
     from alphita_lab.objectives.kept_nearness import kept_nearness
     from alphita_lab.training.engine import runs
+    from alphita_lab.training.engine.loop import Refresh
     from alphita_lab.training.engine.run import CLEANED, Run
     from alphita_lab.training.engine.runs import Phase
-    from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.terms.batches import TermSteps
     from alphita_lab.training.terms.mining import NearNames
     from alphita_lab.training.text.definition_pairs import DefinitionPairs, contrast_of
@@ -122,10 +115,10 @@ def train(
         terminology,
         config,
         split,
-        rejects=None if dry_run else runs.beside(out, ".rejects.csv"),
+        rejects=None if mode.get("dry_run") else runs.beside(out, ".rejects.csv"),
         held_back=held_back_of(terminology) if config.hold_back else frozenset(),
     )
-    run = Run("alphita", Phase("trained", out, resume, force, dry_run), config, encoder)
+    run = Run("alphita", Phase("trained", out, **mode), config, encoder)
     run.begin(**CLEANED, **data.facts)
     if run.done is not None:
         return run.done
@@ -152,9 +145,8 @@ def train(
         return {"loss": contrast["loss"] + config.mu * apart, "contrast": contrast["loss"], "kept": apart}
 
     def mine(step: int) -> None:
-        """Search for the names that lie near, where it is time."""
         assert near is not None
-        if dry_run:
+        if run.phase.dry_run:
             near.guess()
         else:
             run.ranks.one_by_one(lambda: near.mine(step, run.encoder))
@@ -162,11 +154,9 @@ def train(
     return run.fit(
         TermSteps.of(run, strings, draw, loss),
         data.describe(),
-        length=Length.of(config.steps, config.warmup_steps, config.learning_rate),
         evaluate=names.dev,
         final=data.dev,
-        before_step=mine if near else None,
-        fence=config.mine_every if near else 0,
+        refresh=Refresh(mine, config.mine_every) if near else None,
     )
 
 

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.runs import Phase
+    from alphita_lab.training.engine.runs import Mode, Phase
     from alphita_lab.training.engine.settings import Length
 
 CITATION = (
@@ -300,22 +300,14 @@ def soup(config: Config, data: Data, members: Mapping[str, Path], phase: Phase) 
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Run the phases that the config names, and return the last one's figures; see `recipes.coder.train`."""
+    """Run the phases that the config names, and return the last one's figures."""
     from alphita_lab.training.engine import runs
     from alphita_lab.training.engine.runs import Phases
 
     chosen = listed(config.phases)
-    data = read(terminology, config, split, rejects=None if dry_run else runs.beside(out, ".rejects.csv"))
+    data = read(terminology, config, split, rejects=None if mode.get("dry_run") else runs.beside(out, ".rejects.csv"))
     adapts = "adapt" in chosen and bool(data.sets)
     if "adapt" in chosen and not adapts:
         say("no scored sentences are given (scored, triples): the model is not adapted to any")
@@ -338,7 +330,7 @@ def train(
     names = [name for name, runs in planned.items() if runs]
     if not names:
         raise UsageError("no phase is left to run: give scored sentences (scored, triples), or other phases")
-    phases = Phases(out, names, resume=resume, force=force, dry_run=dry_run)
+    phases = Phases(out, names, **mode)
     phases.check()
 
     base: str | Path = encoder
@@ -350,18 +342,18 @@ def train(
     if "contrasted_adapted" in phases:
         again = adapt(config, data, teacher, phases["contrasted_adapted"])
         teacher = phases.add("contrasted_adapted", again, teacher)
-    if students and not dry_run:
+    if students and not phases.dry_run:
         targets(config, data, teacher, phases.folder / "targets")
     if members and "contrast" in chosen and not students:
         members = {names[-2]: Path(teacher), **members}
-    if dry_run and len(students) > 1:
+    if phases.dry_run and len(students) > 1:
         say(f"of {len(students)} students, which take as long as each other, the first:")
-    for number, name in enumerate(students[:1] if dry_run else students):
+    for number, name in enumerate(students[:1] if phases.dry_run else students):
         figures = distil(config, data, base, phases.folder / "targets", phases[name], seed=config.seed + number)
         members[name] = Path(phases.add(name, figures, base))
-    if "soup" in phases and not dry_run:
+    if "soup" in phases and not phases.dry_run:
         phases.add("soup", soup(config, data, members, phases["soup"]), base)
-    return phases.figures[names[-1]] if not dry_run else {}
+    return phases.figures[names[-1]] if not phases.dry_run else {}
 
 
 def _check_later_phases(config: Config, data: Data, teacher: str | None, members: Mapping[str, Path]) -> None:

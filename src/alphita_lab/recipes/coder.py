@@ -23,7 +23,7 @@ Deviations from the paper:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
     from alphita_lab.training.terms.batches import Batch, BatchLoss
 
 CITATION = (
@@ -103,15 +104,7 @@ class Config(CoderNames):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
     """Train an encoder as CODER and save it to `out`."""
     from alphita_lab.training.engine.run import Run
@@ -120,7 +113,7 @@ def train(
     from alphita_lab.training.terms.names import begin
     from alphita_lab.training.terms.samplers import TripleSampler, usable_triples
 
-    run = Run("coder", Phase("", out, resume, force, dry_run), config, encoder)
+    run = Run("coder", Phase("", out, **mode), config, encoder)
     names, held_out = begin(run, terminology, split)
 
     # Data: the triples between named concepts, and batches of them, each end under some of its names.

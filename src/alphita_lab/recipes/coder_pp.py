@@ -22,7 +22,7 @@ Deviations from the released code:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import numpy as np
 from pydantic import Field
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
     from alphita_lab.training.terms.batches import Batch
 
 CITATION = (
@@ -79,25 +80,17 @@ class Config(NameTraining):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Train an encoder as CODER++ and save it to `out`; see `recipes.coder.train` for the arguments."""
+    """Train an encoder as CODER++ and save it to `out`."""
     from alphita_lab.objectives.multi_similarity import Constants, multi_similarity, unit
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.terms.batches import Batch, TermSteps
-    from alphita_lab.training.terms.mining import AnchorSampler, Meanings, encode_names, mined_neighbours, oldest_needed
+    from alphita_lab.training.terms.mining import AnchorSampler, Meanings, encode_names, mined_neighbours, refreshing
     from alphita_lab.training.terms.names import begin
 
-    run = Run("coder_pp", Phase("", out, resume, force, dry_run), config, encoder)
+    run = Run("coder_pp", Phase("", out, **mode), config, encoder)
     names, _ = begin(run, terminology, split)
 
     # Data: anchors, their nearest names, and other names of their concepts.
@@ -107,22 +100,6 @@ def train(
     meanings = Meanings(names.string_numbers(), sampler.concepts)
     mined = mined_neighbours(names.strings, config.neighbours, run.work / "mined", exact_up_to=config.exact_up_to)
     run.say(f"training on {len(names.strings):,} names; the nearest are mined every {config.refresh_every:,} steps")
-
-    def mine(step: int) -> None:
-        """Search for the names nearest to the anchors to come, where it is time."""
-        start = step - step % config.refresh_every
-        if start == mined.step:
-            return
-        batches = min(config.refresh_every, config.steps - start) * config.accumulation
-        anchors = sampler.anchors_of(start * config.accumulation, batches)
-        if dry_run:
-            mined.guess(anchors)
-            return
-        encode = encode_names(names.strings, run.encoder if step == start else None)
-        if step == start:
-            run.say(f"step {step:,}: mining the nearest names")
-        needed_from = oldest_needed(step, config.refresh_every, config.checkpoint_every)
-        run.ranks.one_by_one(lambda: mined.refresh(start, anchors, encode, needed_from=needed_from))
 
     def draw(number: int) -> Batch:
         anchors = sampler.anchors(number)
@@ -143,4 +120,13 @@ def train(
 
     # Loop, and the model.
     steps = TermSteps.of(run, names.strings, draw, loss)
-    return run.fit(steps, names.describe(), evaluate=names.dev, before_step=mine, fence=config.refresh_every)
+    refresh = refreshing(
+        run,
+        mined,
+        encode_names(names.strings, run.encoder),
+        sampler.anchors_of,
+        "mining the nearest names",
+        steps=config.steps,
+        every=config.refresh_every,
+    )
+    return run.fit(steps, names.describe(), evaluate=names.dev, refresh=refresh)

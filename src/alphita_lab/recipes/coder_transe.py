@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
     from alphita_lab.training.terms.batches import Batch, BatchLoss
 
 CITATION = (
@@ -85,17 +86,9 @@ class Config(CoderNames):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Train an encoder as CODER's first version and save it to `out`; see `recipes.coder.train` for the arguments."""
+    """Train an encoder as CODER's first version and save it to `out`."""
     from alphita_lab.objectives.semantic_type import SemanticTypeHead
     from alphita_lab.objectives.transe import RelationVectors
     from alphita_lab.training.engine.run import Run
@@ -104,7 +97,7 @@ def train(
     from alphita_lab.training.terms.names import begin
     from alphita_lab.training.terms.samplers import NameGroupSampler, SemanticTypes, usable_triples
 
-    run = Run("coder_transe", Phase("", out, resume, force, dry_run), config, encoder)
+    run = Run("coder_transe", Phase("", out, **mode), config, encoder)
     names, held_out = begin(run, terminology, split)
 
     # Data: triples between named concepts, in groups of names, with corrupted tails.

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,14 +51,7 @@ from pydantic import Field, model_validator
 from alphita.errors import InputError
 from alphita.terminology.store import load_terminology
 from alphita_lab.training.engine.settings import language_weights
-from alphita_lab.training.text.pretraining_data import (
-    Pretraining,
-    Sources,
-    hold_out,
-    masking,
-    sequences_of,
-    starting_encoder,
-)
+from alphita_lab.training.text.pretraining_data import Pretraining, Sources, masking, sequences_of, starting_encoder
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +60,7 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita_lab.training.engine.run import Run
-    from alphita_lab.training.engine.runs import Phase
+    from alphita_lab.training.engine.runs import Mode, Phase
     from alphita_lab.training.engine.steps import MicroSteps
     from alphita_lab.training.products.attribute_data import Products
     from alphita_lab.training.products.attribute_steps import AttributeSteps
@@ -130,37 +123,29 @@ class Config(Pretraining):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Pre-train an encoder and save it to `out`; see `recipes.coder.train` for the arguments."""
+    """Pre-train an encoder and save it to `out`."""
     from alphita.progress import say
     from alphita_lab.training.engine import ranks, runs
     from alphita_lab.training.engine.runs import Phase
 
-    everyone = ranks.connect()
-    if everyone.first and not dry_run:
-        runs.check(out, resume=resume, force=force)
+    everyone, phase = ranks.connect(), Phase("", out, **mode)
+    if everyone.first and not phase.dry_run:
+        runs.check(out, resume=phase.resume, force=phase.force)
     everyone.wait()
     with everyone.scratch() as scratch:
         # Vocabulary and sequences follow from the corpus; they are kept beside the run until it is finished.
-        prepared = scratch if dry_run else out.with_name(f"{out.name}.prepared")
-        rejects = None if dry_run else out.with_name(f"{out.name}.rejects.csv")
+        prepared = scratch if phase.dry_run else out.with_name(f"{out.name}.prepared")
+        rejects = None if phase.dry_run else out.with_name(f"{out.name}.rejects.csv")
         sources = Sources.of(terminology, split, config.corpus, prepared, rejects)
         if split is not None and everyone.first:
             say(f"held out by the split: {len(split.cleaned):,} strings")
         # Text may take hours to read, so what is wrong with the products is told before.
         table = _table(config, sources) if config.rho else None
         start = starting_encoder(encoder, config, sources)
-        figures = _pretrain(start, Phase("", out, resume, force, dry_run), config, sources, table)
-    if everyone.first and not dry_run:
+        figures = _pretrain(start, phase, config, sources, table)
+    if everyone.first and not phase.dry_run:
         shutil.rmtree(prepared, ignore_errors=True)
     everyone.wait()
     return figures
@@ -252,11 +237,12 @@ def _texts(
     """Return RTD: generator, discriminator and its head, on text with words and entities marked; and what scores it."""
     from alphita_lab.encoder.electra import ReplacedHead
     from alphita_lab.training.text.masked_steps import ReplacedTokenSteps, SequenceBatches
+    from alphita_lab.training.text.sequences import hold_out
 
     generator = _generator(run.encoder, config)
     head = ReplacedHead.of(run.encoder, seed=config.seed)
     sequences = sequences_of(start, config, sources, run.encoder.max_length)
-    dev, rows = hold_out(len(sequences), config)
+    rows, dev = hold_out(len(sequences), config.dev_sequences, [config.seed, 48])
     steps = ReplacedTokenSteps(
         run.forward,
         generator,
@@ -264,10 +250,8 @@ def _texts(
         sequences,
         SequenceBatches(rows, batch=config.batch, seed=config.seed),
         masking(start, config.masked, config.mask_tokens),
-        seed=config.seed,
         weight=config.weight,
-        tokens_at_once=config.tokens_at_once,
-        ranks=run.ranks,
+        **run.parts,
     )
     return steps, dev
 
@@ -289,12 +273,10 @@ def _products(run: Run, config: Config, table: Products) -> AttributeSteps:
         projection.to(run.forward.device),
         table,
         batch=config.attribute_batch,
-        seed=config.seed,
         margin=config.gamma,
         negatives=config.negatives,
         most=config.values,
-        tokens_at_once=config.tokens_at_once,
-        ranks=run.ranks,
+        **run.parts,
     )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
     from alphita_lab.training.terms.batches import Batch
     from alphita_lab.training.terms.names import TrainingNames
 
@@ -74,24 +75,15 @@ class Config(NameTraining):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Train `encoder`, the student, and save it to `out`; see `recipes.coder.train` for the arguments."""
+    """Train `encoder`, the student, and save it to `out`."""
     from alphita.encoder.encoder import TermEncoder
     from alphita_lab.objectives.multi_similarity import unit
     from alphita_lab.objectives.regression import regression
     from alphita_lab.training.engine import ranks, teachers
     from alphita_lab.training.engine.run import CLEANED, Run
     from alphita_lab.training.engine.runs import Phase
-    from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.terms.batches import Batch, TermSteps
     from alphita_lab.training.text.masked_steps import SequenceBatches
 
@@ -102,7 +94,7 @@ def train(
     opened = [
         TermEncoder.load(name, precision=config.precision, device=ranks.device()) for name in listed(config.teachers)
     ]
-    run = Run("ensemble", Phase("distilled", out, resume, force, dry_run), config, encoder)
+    run = Run("ensemble", Phase("distilled", out, **mode), config, encoder)
     run.begin(
         **CLEANED,
         terminology=terminology.content_hash,
@@ -114,7 +106,7 @@ def train(
     for teacher in opened:
         teachers.check(teacher, run.encoder.dim)
     targets = np.zeros((len(data.strings), run.encoder.dim), np.float32)
-    if not dry_run:
+    if not run.phase.dry_run:
         folders = [run.work / f"teacher{number}" for number in range(len(opened))]
         for teacher, folder in zip(opened, folders, strict=True):
             run.ranks.one_by_one(partial(teachers.encode, teacher, data.strings, folder, unit=True))
@@ -131,12 +123,7 @@ def train(
     def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {"loss": regression(unit(vectors), given["target"])}
 
-    return run.fit(
-        TermSteps.of(run, data.strings, draw, loss),
-        data.describe(),
-        length=Length.of(config.steps, config.warmup_steps, config.learning_rate),
-        evaluate=data.names.dev,
-    )
+    return run.fit(TermSteps.of(run, data.strings, draw, loss), data.describe(), evaluate=data.names.dev)
 
 
 @dataclass(frozen=True)
@@ -147,7 +134,6 @@ class _Data:
     names: TrainingNames
 
     def describe(self) -> str:
-        """Return a line on how much it is."""
         return f"{self.names.describe()}; strings: {len(self.strings):,}"
 
 

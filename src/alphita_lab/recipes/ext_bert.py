@@ -25,14 +25,12 @@ import dataclasses
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 from pydantic import Field, model_validator
 
-from alphita import artefact
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects
 from alphita_lab.training.engine.settings import TermTraining, language_weights
-from alphita_lab.training.sentences.scored_pairs import listed
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita_lab.training.engine.runs import Phase
+    from alphita_lab.training.engine.runs import Mode, Phase
     from alphita_lab.training.text.corpora import Specials
     from alphita_lab.training.text.matching import HeldOut
 
@@ -102,44 +100,28 @@ OF_VOCABULARY = ("text_field", "vocabulary", "min_frequency", "names", "language
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
     """Extend the encoder's vocabulary, train it as a masked language model and save it to `out`."""
     from alphita.progress import say
     from alphita_lab.training.engine import ranks
     from alphita_lab.training.engine.runs import Phases
+    from alphita_lab.training.text.corpora import files_of
     from alphita_lab.training.text.matching import HeldOut
 
-    files = [Path(file) for file in listed(config.corpus)]
-    if not files:
-        raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
-    for file in files:
-        if not file.is_file():
-            raise InputError("no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines")
+    corpus = files_of(config.corpus)
     _check_encoder(encoder, config)
     everyone = ranks.connect()
     held_out = HeldOut(split.cleaned if split else ())
-    sources = {
-        "terminology": terminology.content_hash,
-        "split": split.hash if split else None,
-        "corpus": {str(file): artefact.hash_file(file) for file in files},
-    }
+    sources = {"terminology": terminology.content_hash, "split": split.hash if split else None, "corpus": corpus}
     names = ["extended", "trained"] if config.vocabulary else ["trained"]
-    phases = Phases(out, names, resume=resume, force=force, dry_run=dry_run)
+    phases = Phases(out, names, **mode)
     phases.check()
     if split is not None and everyone.first:
         say(f"held out by the split: {len(split.cleaned):,} strings, {held_out.too_short:,} too short to be searched")
     with everyone.scratch() as scratch:
         # A dry run makes vocabulary and sequences too, to know their sizes, but not beside the model.
-        folder = scratch if dry_run else phases.folder
+        folder = scratch if phases.dry_run else phases.folder
         start: str | Path = encoder
         if "extended" in phases:
             start = folder / "extended"
@@ -148,7 +130,7 @@ def train(
                 phases.add("extended", extend(terminology, config, encoder, phase, sources, split, held_out), encoder)
             everyone.wait()
         figures = read(config, start, folder / "sequences", phases["trained"], sources, held_out)
-    if everyone.first and not dry_run:
+    if everyone.first and not phases.dry_run:
         with _no_empty_folder(phases.folder):
             shutil.rmtree(phases.folder / "sequences", ignore_errors=True)
     everyone.wait()
@@ -252,7 +234,8 @@ def read(
         _pack(config, folder, phase, sources, held_out, run.encoder.max_length, opened)
     run.ranks.wait()
     tokens, counts = sequences.read(folder)
-    trained_on, dev = sequences.choose_dev(len(tokens), config.dev_share, config.seed)
+    held_out_of_all = max(1, round(config.dev_share * len(tokens))) if config.dev_share else 0
+    trained_on, dev = sequences.hold_out(len(tokens), held_out_of_all, [config.seed, 5], field="dev_share")
     batches = SequenceBatches(trained_on, batch=config.batch, seed=config.seed)
     sizes = (
         f"sequences: {len(trained_on):,} of {counts['documents']:,} documents and {counts['tokens']:,} tokens, "
@@ -262,16 +245,7 @@ def read(
 
     # Loop, and the model.
     steps = config.steps or steps_of(batches.batches, config.epochs, config.accumulation)
-    micro = MaskedSteps(
-        run.forward,
-        head,
-        tokens,
-        batches.batch,
-        masking,
-        seed=config.seed,
-        tokens_at_once=config.tokens_at_once,
-        ranks=run.ranks,
-    )
+    micro = MaskedSteps(run.forward, head, tokens, batches.batch, masking, **run.parts)
     before = 0.0
     if not phase.dry_run:
         run.say(sizes)

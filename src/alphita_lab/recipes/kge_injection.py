@@ -35,7 +35,7 @@ Deviations from the paper, and what it leaves open:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from pydantic import Field, model_validator
 
@@ -44,6 +44,7 @@ from alphita_lab.training.engine.settings import TermTraining
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
 
 CITATION = (
     "D. Amore Bondarenko, R. Ferrod, L. Di Caro. Combining contrastive learning and knowledge graph embeddings to "
@@ -96,24 +97,16 @@ class Config(TermTraining):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Inject entities into `encoder`, train it and save it to `out`; see `recipes.coder.train` for the arguments."""
+    """Inject entities into `encoder`, train it and save it to `out`."""
     from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.mentions.injection import inject_entities
 
     return inject_entities(
         "kge_injection",
-        Phase("injected", out, resume, force, dry_run),
+        Phase("injected", out, **mode),
         config,
         config.batch,
         Length(config.steps, config.warmup_steps, config.learning_rate),

@@ -28,13 +28,14 @@ Deviations from the paper, and what it leaves open:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from alphita_lab.training.mentions.margin_phase import MarginTraining
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
 
 CITATION = (
     "D. Amore Bondarenko, R. Ferrod, L. Di Caro. Combining contrastive learning and knowledge graph embeddings to "
@@ -47,20 +48,11 @@ class Config(MarginTraining):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Train an encoder with margins from the graph and save it to `out`; see `recipes.coder.train` for the
-    arguments."""
+    """Train an encoder with margins from the graph and save it to `out`."""
     from alphita_lab.training.engine.runs import Phase
     from alphita_lab.training.mentions.margin_phase import train_margins
 
-    phase = Phase("margins", out, resume, force, dry_run)
+    phase = Phase("margins", out, **mode)
     return train_margins("kge_margin", phase, config, terminology, encoder, split=split)

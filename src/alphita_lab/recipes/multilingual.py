@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita_lab.training.engine.run import Run
+    from alphita_lab.training.engine.runs import Mode
     from alphita_lab.training.terms.batches import Batch, BatchLoss, Draw
     from alphita_lab.training.terms.translation_data import Numbered, PairBatches, Translations
 
@@ -107,17 +108,9 @@ class Config(TermTraining):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Train `encoder`, the student, and save it to `out`; see `recipes.coder.train` for the arguments."""
+    """Train `encoder`, the student, and save it to `out`."""
     from alphita_lab.training.engine import ranks, teachers
     from alphita_lab.training.engine import run as trial
     from alphita_lab.training.engine.run import CLEANED, Run
@@ -128,7 +121,7 @@ def train(
     from alphita_lab.training.terms.translation_data import numbered
 
     # Student, teacher, and data: pairs of a name and its translation, and names without one.
-    run = Run("multilingual", Phase("", out, resume, force, dry_run), config, encoder)
+    run = Run("multilingual", Phase("", out, **mode), config, encoder)
     teacher = teachers.load(config.teacher, encoder, run.encoder.dim, device=ranks.device())
     run.begin(teacher=teacher.content_hash, terminology=terminology.content_hash)
     data, bad_rows = _gather(run, config, terminology, split)
@@ -143,7 +136,7 @@ def train(
 
     # Objective, with the teacher's vectors of all names, (len(named), d); loop, and the model.
     targets = np.zeros((len(named), run.encoder.dim), np.float32)
-    if not dry_run:
+    if not run.phase.dry_run:
         targets = teachers.taught(teacher, named, run.work, run.ranks, unit=run.encoder.normalize)
     draw, loss = objective(table, batches, targets, unit_length=run.encoder.normalize)
     dev_score = partial(translation_data.accuracy, data.dev) if len(data.dev) else None
@@ -155,7 +148,7 @@ def train(
         final=dev_score,
         fields=data.counts() | {"bad_rows": bad_rows},
     )
-    if dry_run:
+    if run.phase.dry_run:
         lasts = trial.duration(teachers.seconds(teacher, named))
         run.say(f"  before: the teacher encodes {len(named):,} names, about {lasts}")
     return figures

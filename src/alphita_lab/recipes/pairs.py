@@ -13,7 +13,7 @@ Deviations from sentence-transformers:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
     from alphita_lab.training.terms.batches import Batch
     from alphita_lab.training.terms.pair_files import StringPairs
 
@@ -78,13 +79,10 @@ def train(
     encoder: str,
     out: Path,
     config: Config,
-    *,
     split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    **mode: Unpack[Mode],
 ) -> dict[str, float]:
-    """Train an encoder on pairs and save it to `out`; see `recipes.coder.train` for the arguments.
+    """Train an encoder on pairs and save it to `out`.
 
     A terminology is only noted in the manifest; the strings that a split holds out do not train.
 
@@ -104,8 +102,8 @@ def train(
     files = [Path(file) for file in listed(config.files)]
     if not files:
         raise UsageError("no pairs are given: --set files=FILE.csv, with the columns anchor and positive")
-    run = Run("pairs", Phase("", out, resume, force, dry_run), config, encoder)
-    aside = None if dry_run or not run.ranks.first else runs.beside(out, ".rejects.csv")
+    run = Run("pairs", Phase("", out, **mode), config, encoder)
+    aside = None if run.phase.dry_run or not run.ranks.first else runs.beside(out, ".rejects.csv")
 
     # Data: the rows of the files, without what the split holds out.
     with Rejects(aside) as rejects:

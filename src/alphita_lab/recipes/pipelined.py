@@ -21,7 +21,7 @@ What the paper leaves open:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from pydantic import Field, model_validator
 
@@ -30,6 +30,7 @@ from alphita_lab.training.mentions.margin_phase import MarginTraining
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
 
 CITATION = (
     "D. Amore Bondarenko, R. Ferrod, L. Di Caro. Combining contrastive learning and knowledge graph embeddings to "
@@ -71,23 +72,15 @@ class Config(MarginTraining):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Inject entities, train with margins and save the model to `out`; see `recipes.coder.train` for the arguments."""
+    """Inject entities, train with margins and save the model to `out`."""
     from alphita_lab.training.engine.runs import Phases
     from alphita_lab.training.engine.settings import Length
     from alphita_lab.training.mentions.injection import inject_entities
     from alphita_lab.training.mentions.margin_phase import train_margins
 
-    phases = Phases(out, ["injected", "margins"], resume=resume, force=force, dry_run=dry_run)
+    phases = Phases(out, ["injected", "margins"], **mode)
     phases.check()
 
     # Phase 1: entities between two layers, by L_MLM + L_EL. Names are no dev set here, and nothing is averaged.

@@ -17,7 +17,7 @@ Deviations from the paper:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import numpy as np
 from pydantic import Field
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.runs import Mode
     from alphita_lab.training.terms.batches import Batch
 
 CITATION = (
@@ -68,17 +69,9 @@ class Config(RepeatedNames):
 
 
 def train(
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
-    config: Config,
-    *,
-    split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    terminology: Terminology, encoder: str, out: Path, config: Config, split: Split | None = None, **mode: Unpack[Mode]
 ) -> dict[str, float]:
-    """Train an encoder as SapBERT and save it to `out`; see `recipes.coder.train` for the arguments."""
+    """Train an encoder as SapBERT and save it to `out`."""
     from alphita_lab.objectives.triplet_mining import mined_term_term
     from alphita_lab.training.engine.run import Run
     from alphita_lab.training.engine.runs import Phase
@@ -86,7 +79,7 @@ def train(
     from alphita_lab.training.terms.names import begin
     from alphita_lab.training.terms.samplers import PairSampler
 
-    run = Run("sapbert", Phase("", out, resume, force, dry_run), config, encoder)
+    run = Run("sapbert", Phase("", out, **mode), config, encoder)
     names, _ = begin(run, terminology, split)
 
     # Data: pairs of synonyms.

@@ -43,16 +43,8 @@ def folds(tmp_path):
     return tmp_path / "data"
 
 
-@pytest.fixture
-def terminology(tmp_path):
-    return tiny_terminology(tmp_path / "tiny.terminology")
-
-
 class Hashes(HashEncoder):
     pooling = "mean"
-
-    def encode(self, strings, *, show_progress=False):
-        return super().encode(strings)
 
 
 def system(name: str, **facts: object) -> EncoderSystem:

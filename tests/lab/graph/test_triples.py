@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
-from alphita.terminology import splits, store
-from alphita.terminology.model import Tables
+from alphita.terminology import splits
 from alphita.terminology.store import Terminology
 from alphita_lab.graph import triples
 from alphita_lab.graph.triples import divide, triples_hash
 from tests.lab.graph.graphs import STEPS, ring
+from tests.tables import terminology_of
 
 
 def named(division, part) -> set[tuple[str, str, str]]:
@@ -111,15 +110,9 @@ def test_a_graph_of_which_nothing_can_be_held_out_trains_without_a_test_part(tmp
 def only(terminology: Terminology, relation: str, folder: Path) -> Terminology:
     """Write and open a terminology of one of another's relations."""
     names, labels = terminology.concept_ids.to_pylist(), terminology.relation_labels
-    rows = [(names[h], names[t]) for h, r, t in terminology.triples.tolist() if labels[r] == relation]
-    ids = sorted({end for row in rows for end in row})
-    concepts = pl.DataFrame({"id": ids}).with_columns(source=pl.lit("R"), retired=False)
-    terms = pl.DataFrame({"concept": ids, "string": ids}).with_columns(source=pl.lit("R"), language=pl.lit("en"))
-    relations = pl.DataFrame(rows, schema=["head", "tail"], orient="row").with_columns(
-        relation=pl.lit(relation), source=pl.lit("R")
-    )
-    store.save(Tables(concepts, terms, relations), folder)
-    return store.load_terminology(folder)
+    rows = [(names[h], relation, names[t]) for h, r, t in terminology.triples.tolist() if labels[r] == relation]
+    ids = sorted({end for head, _, tail in rows for end in (head, tail)})
+    return terminology_of([(one, one, "en") for one in ids], folder, relations=rows)
 
 
 def test_bad_input(graph) -> None:

@@ -1,28 +1,16 @@
-"""What recipes train on here: a small encoder, and a small terminology with relations; neither is written to."""
+"""What recipes train on here beside a small encoder and terminology, and which strings they trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from alphita.terminology.store import Terminology
+from alphita_lab.training.engine.run import Run
+from alphita_lab.training.terms.batches import TermSteps
 from tests.lab.training.linked_texts import graph_of, mentions_of
-from tests.tiny import tiny_model, tiny_terminology
-
-
-@pytest.fixture(scope="package")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture(scope="package")
-def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
 
 
 @pytest.fixture(scope="package")
@@ -37,21 +25,14 @@ def paths(tmp_path_factory: pytest.TempPathFactory, terminology: Terminology, mo
 
 
 @pytest.fixture
-def cut_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[type, int], AbstractContextManager[None]]:
-    """Interrupt the run in the context before micro-batch `number` of steps of a kind."""
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Note the strings that each run trains on, in a list that fills."""
+    found: list[list[str]] = []
+    of = TermSteps.of
 
-    @contextmanager
-    def cut(kind: Any, number: int) -> Iterator[None]:
-        step = kind.__call__
+    def spy(run: Run, strings: list[str], *rest: Any) -> TermSteps:
+        found.append(strings)
+        return of(run, strings, *rest)
 
-        def failing(self: Any, current: int, share: float) -> dict[str, torch.Tensor]:
-            if current == number:
-                raise KeyboardInterrupt
-            return step(self, current, share)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(kind, "__call__", failing)
-            with pytest.raises(KeyboardInterrupt):
-                yield
-
-    return cut
+    monkeypatch.setattr(TermSteps, "of", spy)
+    return found

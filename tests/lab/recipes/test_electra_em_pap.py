@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -16,8 +15,6 @@ from alphita import artefact
 from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita_lab.encoder.electra import Generator
@@ -25,8 +22,10 @@ from alphita_lab.recipes import electra_em_pap
 from alphita_lab.training.text import corpora, pretraining_data, sequences
 from alphita_lab.training.text.masked_steps import ReplacedTokenSteps
 from alphita_lab.training.text.sequences import Sequences
+from tests.killing import cut_at
 from tests.search.conftest import products_of
 from tests.stanzas import Stanza, ontology
+from tests.tables import terminology_of
 
 SMALL: dict[str, Any] = {
     "vocabulary": 160,
@@ -59,18 +58,9 @@ def terminology(tmp_path_factory) -> Terminology:
     for place, (drug, form) in enumerate(itertools.product(range(8), FORMS)):
         triples += [(number[titles[place]], "treats", number[SYMPTOMS[(drug + step) % 8]]) for step in (0, 1, 3)]
         triples.append((number[titles[place]], "has_form", number[form]))
-    rows = [(one, name, True) for name, one in number.items()] + [
-        (number[form], f"{form} form", False) for form in FORMS
-    ]
-    terms = pl.DataFrame(rows, schema=["concept", "string", "preferred"], orient="row")
-    terms = terms.with_columns(language=pl.lit("en"), source=pl.lit("P"))
-    concepts = pl.DataFrame({"id": sorted(number.values())}).with_columns(source=pl.lit("P"))
-    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row").with_columns(
-        source=pl.lit("P")
-    )
-    path = tmp_path_factory.mktemp("data") / "drugs.terminology"
-    store.save(Tables(concepts, terms, relations=relations), path)
-    return store.load_terminology(path)
+    rows = [(one, name, "en", True) for name, one in number.items()]
+    rows += [(number[form], f"{form} form", "en", False) for form in FORMS]
+    return terminology_of(rows, tmp_path_factory.mktemp("data") / "drugs.terminology", relations=triples)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +87,7 @@ def test_sizes_of_a_new_encoder_are_not_looked_at_where_there_is_one() -> None:
 
 
 def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, cut_at
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
 ) -> None:
     electra_em_pap.train(terminology, str(model), tmp_path / "whole", config(corpus))
     with cut_at(ReplacedTokenSteps, 2):
@@ -137,7 +127,7 @@ def test_what_is_prepared_is_kept_for_other_trainings(
 
 
 def test_lines_that_cannot_be_used_are_told_and_counted(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, cut_at, capsys
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     lines = [json.dumps({"text": line}) for line in corpus.read_text().splitlines()]
     file = tmp_path / "notes.jsonl"
@@ -313,10 +303,7 @@ def test_bad_input_is_a_clear_error(terminology: Terminology, model: Path, corpu
 
 
 def test_a_terminology_without_relations_trains_on_text_alone(model: Path, corpus: Path, tmp_path: Path) -> None:
-    concepts = pl.DataFrame({"id": ["P:1"], "source": ["P"]})
-    terms = pl.DataFrame({"concept": ["P:1"], "string": ["fever"], "language": ["en"], "source": ["P"]})
-    store.save(Tables(concepts, terms.with_columns(preferred=pl.lit(value=True))), tmp_path / "x.terminology")
-    lone = store.load_terminology(tmp_path / "x.terminology")
+    lone = terminology_of([("P:1", "fever", "en", True)], tmp_path / "x.terminology")
     with pytest.raises(InputError, match="there are no products"):
         electra_em_pap.train(lone, str(model), tmp_path / "m", config(corpus))
     assert electra_em_pap.train(lone, str(model), tmp_path / "n", config(corpus, rho=0.0))["loss"] > 0

@@ -16,8 +16,6 @@ from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.recipes import ensemble
-from alphita_lab.training.engine.run import Run
-from alphita_lab.training.terms.batches import TermSteps
 from tests.stanzas import Stanza, defined, ontology
 from tests.tiny import tiny_model, vectors_of
 
@@ -57,19 +55,6 @@ def taught_by(folder: Path, *names: str, **changes: Any) -> ensemble.Config:
     return ensemble.Config(**SMALL | {"teachers": ",".join(str(folder / name) for name in names)} | changes)
 
 
-def trained_strings(monkeypatch) -> list[list[str]]:
-    """Note the strings of each run, in a list that fills."""
-    found: list[list[str]] = []
-    of = TermSteps.of
-
-    def spy(run: Run, strings: list[str], *rest: Any) -> TermSteps:
-        found.append(strings)
-        return of(run, strings, *rest)
-
-    monkeypatch.setattr(TermSteps, "of", spy)
-    return found
-
-
 def test_the_mean_is_of_vectors_that_are_turned_onto_the_student_s() -> None:
     rng = np.random.default_rng(0)
     own = rng.normal(size=(50, 6)) + 0.5
@@ -92,11 +77,10 @@ def test_the_mean_is_of_vectors_that_are_turned_onto_the_student_s() -> None:
     assert (want * own).sum(1).mean() > 0.9
 
 
-def test_the_loss_is_the_mean_squared_distance_to_the_teachers_mean(folder, terminology, tmp_path, monkeypatch) -> None:
-    strings = trained_strings(monkeypatch)
+def test_the_loss_is_the_mean_squared_distance_to_the_teachers_mean(folder, terminology, tmp_path, trained) -> None:
     config = taught_by(folder, "one", "two", steps=1, learning_rate=1e-30, batch=10_000)
     figures = ensemble.train(terminology, str(folder / "student"), tmp_path / "m", config)
-    student, one, two = (vectors_of(folder / name, strings[0]) for name in ("student", "one", "two"))
+    student, one, two = (vectors_of(folder / name, trained[0]) for name in ("student", "one", "two"))
     student, one, two = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (student, one, two))
     target = ensemble.mean_of([one.astype(np.float32), two.astype(np.float32)], np.arange(len(one)), student)
     assert figures["loss"] == pytest.approx(((student - target) ** 2).mean(), rel=1e-3)
@@ -105,30 +89,26 @@ def test_the_loss_is_the_mean_squared_distance_to_the_teachers_mean(folder, term
     ]
 
 
-def test_names_and_definitions_train_without_what_is_held_out_or_back(
-    folder, terminology, tmp_path, monkeypatch
-) -> None:
+def test_names_and_definitions_train_without_what_is_held_out_or_back(folder, terminology, tmp_path, trained) -> None:
     names = set(clean_many(terminology.terms["string"].to_pylist()))
     back = held_back_of(terminology)
     out = sorted(names - back)[:2]
-    strings = trained_strings(monkeypatch)
     for number, changes in enumerate(({}, {"hold_back": False, "definitions": False})):
         config = taught_by(folder, "one", steps=1, noise=0, **changes)
         split = Split(out, ["T:1"] * 2, ["test"] * 2)
         ensemble.train(terminology, str(folder / "student"), tmp_path / str(number), config, split=split)
-    defined_by = set(strings[0]) - names
+    defined_by = set(trained[0]) - names
     assert back
-    assert names - back - set(out) == set(strings[0]) & names
+    assert names - back - set(out) == set(trained[0]) & names
     assert len(defined_by) > 5
     assert all(len(text.split()) > 2 for text in defined_by)
-    assert set(strings[1]) == names - set(out)
+    assert set(trained[1]) == names - set(out)
 
 
 @pytest.mark.parametrize("other", ["Loss of blood.", "What comes after cardialgia."])
 def test_a_definition_in_which_a_held_out_string_stands_does_not_train(
-    folder, tmp_path, monkeypatch, capsys, other
+    folder, tmp_path, trained, capsys, other
 ) -> None:
-    strings = trained_strings(monkeypatch)
     terms = ontology(
         tmp_path / "t.terminology",
         [Stanza(1, ["heart pain", "cardialgia"], "What people mean by cardialgia."), Stanza(2, ["bleeding"], other)],
@@ -137,7 +117,7 @@ def test_a_definition_in_which_a_held_out_string_stands_does_not_train(
     split = Split(["cardialgia"], ["T:0000001"], ["test"])
     ensemble.train(terms, str(folder / "student"), tmp_path / "m", config, split=split)
     left = {other} if other == "Loss of blood." else set()
-    assert set(strings[0]) - {"heart pain", "bleeding"} == left
+    assert set(trained[0]) - {"heart pain", "bleeding"} == left
     assert ("trained without definitions" in capsys.readouterr().err) == (not left)
 
 

@@ -24,6 +24,7 @@ from alphita_lab.training.mentions.injection import inject
 from alphita_lab.training.text import masked_steps, sequences
 from alphita_lab.training.text.masked_language import NAME
 from alphita_lab.training.text.masked_steps import MaskedSteps
+from tests.killing import cut_at
 from tests.tiny import FINDINGS, SITES
 
 SMALL: dict[str, Any] = {
@@ -143,7 +144,7 @@ def test_what_is_held_out_is_neither_counted_nor_read(
 
 
 def test_a_run_that_was_cut_makes_neither_vocabulary_nor_sequences_again(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, cut_at
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
 ) -> None:
     settings = config(corpus)
     whole = ext_bert.train(terminology, str(model), tmp_path / "whole", settings)

@@ -23,6 +23,7 @@ from alphita_lab.training.mentions.rows import MentionRows, mention_rows
 from alphita_lab.training.mentions.store import Mentions
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.names import TrainingNames
+from tests.killing import cut_at
 from tests.reference import kge as reference
 from tests.tiny import nearest_is_synonym, tiny_model
 
@@ -125,7 +126,7 @@ def test_loss_of_a_batch_is_the_printed_equation_over_prototypes_positives_and_n
     assert rows.windows == 4 * 88
     e = by_hand(rows, encoder, tagged.ids)
     unit = e / np.linalg.norm(e, axis=1, keepdims=True)
-    drawn = sampler_of(rows, terminology.n_concepts, config)[0]
+    drawn = sampler_of(rows, config)[0]
     batch = {*drawn.prototypes.tolist(), *np.concatenate(drawn.positives).tolist()}
     for prototype in drawn.prototypes.tolist():
         others = np.flatnonzero(rows.concepts != rows.concepts[prototype])
@@ -164,7 +165,7 @@ def test_it_learns_from_contexts_with_the_graphs_margins(
 
 
 def test_a_run_goes_on_where_mentions_and_graph_lie_elsewhere_but_not_with_others(
-    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path, cut_at
+    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path
 ) -> None:
     config = config_of(mentions, graph)
     with cut_at(TermSteps, 2 * 8):
@@ -177,7 +178,7 @@ def test_a_run_goes_on_where_mentions_and_graph_lie_elsewhere_but_not_with_other
 
 
 def test_negatives_are_found_anew_every_epoch_with_the_weights_of_then(
-    terminology: Terminology, model: Path, mentions: Path, tmp_path: Path, cut_at, capsys
+    terminology: Terminology, model: Path, mentions: Path, tmp_path: Path, capsys
 ) -> None:
     config = config_of(mentions, refresh_every=0, prototypes=12, steps=9, checkpoint_every=4)
     with cut_at(TermSteps, 2 * 8):
@@ -193,7 +194,7 @@ def test_negatives_are_found_anew_every_epoch_with_the_weights_of_then(
     encoder = TermEncoder.load(tagged.encoder, precision="fp32", max_length=32)
     rows = mention_rows(TrainingNames(terminology), encoder, terminology, Mentions.load(mentions), tags=tagged.ids)
     # An epoch has all prototypes; of the third there is one step, and those of no other are looked for.
-    sampler = sampler_of(rows, terminology.n_concepts, config)
+    sampler = sampler_of(rows, config)
     prototypes, last = np.unique(sampler.prototypes), sampler.drawn(16, 18)
     assert (len(found[4]), len(found[8])) == (len(prototypes), len(last)) == (96, 24)
     # With the weights of then.

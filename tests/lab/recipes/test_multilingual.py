@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita.terminology.splits import hold_out_concepts
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
@@ -22,6 +19,7 @@ from alphita_lab.encoder import vocabulary
 from alphita_lab.recipes import multilingual
 from alphita_lab.training.engine import teachers
 from alphita_lab.training.terms.translation_data import PairBatches, Wanted, gather
+from tests.tables import terminology_of
 from tests.tiny import FINDINGS, SITES, tiny_model
 
 ITALIAN = dict(zip(SITES, ("cuore", "fegato", "rene", "pelle", "cervello", "polmone", "osso", "occhio"), strict=True))
@@ -53,21 +51,14 @@ def rows(*languages: str) -> Rows:
     return [row for row in found if row[2] in languages]
 
 
-def make(path: Path, terms: Rows) -> Terminology:
-    frame = pl.DataFrame(terms, schema=["concept", "string", "language", "preferred"], orient="row")
-    concepts = pl.DataFrame({"id": sorted({row[0] for row in terms})}).with_columns(source=pl.lit("T"))
-    store.save(Tables(concepts, frame.with_columns(source=pl.lit("T"))), path)
-    return store.load_terminology(path)
-
-
 @pytest.fixture(scope="module")
 def terminology(tmp_path_factory) -> Terminology:
-    return make(tmp_path_factory.mktemp("data") / "tiny.terminology", rows("en", "it", "de"))
+    return terminology_of(rows("en", "it", "de"), tmp_path_factory.mktemp("data") / "tiny.terminology")
 
 
 @pytest.fixture(scope="module")
 def english(tmp_path_factory) -> Terminology:
-    return make(tmp_path_factory.mktemp("data") / "english.terminology", rows("en"))
+    return terminology_of(rows("en"), tmp_path_factory.mktemp("data") / "english.terminology")
 
 
 @pytest.fixture(scope="module")
@@ -251,23 +242,8 @@ def test_a_teacher_that_cannot_teach_is_refused(
         run(model, "nowhere")
     with pytest.raises(UsageError, match=r"cannot teach itself.*--set teacher=MODEL"):
         run(student, "")
-    from transformers import BertConfig, BertModel
-
-    wide = tmp_path / "wide"
-    shutil.copytree(model, wide)
-    size = json.loads((model / "config.json").read_text())["vocab_size"]
-    BertModel(
-        BertConfig(
-            vocab_size=size,
-            hidden_size=48,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            intermediate_size=64,
-            max_position_embeddings=64,
-        )
-    ).save_pretrained(wide)
     with pytest.raises(InputError, match="48 numbers and the student's 32"):
-        run(model, str(wide))
+        run(model, str(tiny_model(tmp_path / "wide", dim=48)))
     assert not list(tmp_path.glob("m*"))
 
 

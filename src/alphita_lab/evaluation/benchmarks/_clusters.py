@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from alphita.config import Config
-from alphita.errors import InputError, UsageError
+from alphita.errors import InputError, UsageError, require
 from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import Source, benchmark
 from alphita_lab.evaluation.benchmarks._terminology_targets import read_names
@@ -211,10 +211,10 @@ def _evaluate_clusters(data: Data, system: System, options: ClusterOptions) -> R
         "largest_cluster": int(sizes.max()),
         "terms_alone": int((sizes == 1).sum()),
     }
-    best = swept.best()
+    best, metrics = swept.best(), require("sklearn.metrics", "evaluate")
     figures = [
         Figure("theta of near pairs", ALL, None if np.isnan(best) else best, n),
-        Figure("adjusted Rand index", ALL, clustering.adjusted_rand(clusters, terms.first_concept), n),
+        Figure("adjusted Rand index", ALL, float(metrics.adjusted_rand_score(terms.first_concept, clusters)), n),
     ]
     return Result(rows, CLUSTER_METRICS, (), figures, notes, swept.curves())
 

@@ -23,6 +23,7 @@ from alphita_lab.evaluation.benchmarks import NotGiven, Source, benchmark
 from alphita_lab.evaluation.benchmarks import _terminology_targets as names
 from alphita_lab.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
+from alphita_lab.training.sentences.scored_pairs import listed
 
 SAVED_SPLIT = "a saved split (X.split) instead of a new one; its test part is scored, and all of it is held out"
 
@@ -91,10 +92,7 @@ def held_out_translations(source: Source, options: TranslationOptions) -> Data:
     if not len(split.part("test")):
         raise UsageError(f"no name in {options.language!r} is held out: {split.facts}")
     targets, removed = names.names_of(
-        terminology,
-        languages=names.listed(options.target_language),
-        not_languages=(options.language,),
-        exclude=split.cleaned,
+        terminology, languages=listed(options.target_language), not_languages=(options.language,), exclude=split.cleaned
     )
     data = _data(source, terminology, split, targets, removed, options.split)
     data.notes.update({"language": options.language, "target language": options.target_language or "others"})
@@ -227,7 +225,7 @@ def misspelt_names(source: Source, options: MisspeltOptions) -> Data:
     kept = [place for place, string in enumerate(misspelt) if string]
     if not kept:
         raise UsageError(f"no name of {terminology.path.name} can be misspelt; it needs words of four letters or more")
-    targets, _ = names.names_of(terminology, languages=names.listed(options.language))
+    targets, _ = names.names_of(terminology, languages=listed(options.language))
     in_language = names.has(terminology, "language", lambda tag: not options.language or speaks(tag, options.language))
     queries = Queries(
         [(misspelt[place],) for place in kept],

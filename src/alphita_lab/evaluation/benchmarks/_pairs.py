@@ -20,7 +20,7 @@ from alphita.errors import InputError, UsageError
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, clean_many
 from alphita_lab.evaluation.benchmarks import Source, benchmark
-from alphita_lab.evaluation.benchmarks._terminology_targets import terms_in
+from alphita_lab.evaluation.benchmarks._terminology_targets import counted, terms_in
 from alphita_lab.evaluation.scoring import pairs
 from alphita_lab.evaluation.scoring.pairs import Pairs
 from alphita_lab.evaluation.scoring.results import Metric, Result
@@ -59,26 +59,11 @@ class Layout:
         return f"expected {between}, of {1 + max(map(int, self.columns.values()))} columns"
 
 
-@dataclass
-class Counts:
-    """What was left out of a set or mended in it."""
-
-    empty: int = 0
-    quoted: int = 0
-    duplicates: int = 0
-
-    def notes(self, name: str) -> dict[str, int]:
-        counts = {
-            f"pairs of {name} left out for want of a string or score": self.empty,
-            f"strings of {name} freed of quotes": self.quoted,
-            f"pairs of {name} that stand there twice": self.duplicates,
-        }
-        return {note: count for note, count in counts.items() if count}
-
-
-def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str | None = None) -> tuple[Pairs, Counts]:
-    """Read one set out of its files."""
-    counts = Counts()
+def read_pairs(
+    paths: Sequence[Path], name: str, layout: Layout, *, split: str | None = None
+) -> tuple[Pairs, dict[str, int]]:
+    """Read one set out of its files; return it, and notes of what was left out of it or mended in it."""
+    empty = quoted = 0
     # Left, right, score and both concepts of each pair.
     table: list[tuple[str, str, float, tuple[str | None, str | None]]] = []
     for path in paths:
@@ -98,10 +83,10 @@ def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str |
             left, right = cells["left"], cells["right"]
             if layout.delimiter == "\t":
                 plain = [textio.unquoted(cell) for cell in (left, right)]
-                counts.quoted += (plain[0] != left) + (plain[1] != right)
+                quoted += (plain[0] != left) + (plain[1] != right)
                 left, right = (cell.strip() for cell in plain)
             if not left or not right or cells["score"].lower() in ("", "nan", "na"):
-                counts.empty += 1
+                empty += 1
                 continue
             score = _number(cells["score"], path, number)
             table.append((left, right, score, (cells.get("concept1") or None, cells.get("concept2") or None)))
@@ -109,8 +94,12 @@ def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str |
         part = f" of the part {split!r}" if split else ""
         raise InputError(f"holds no pair{part}", file=paths[0], remedy=str(layout))
     lefts, rights, scores, concepts = (list(column) for column in zip(*table, strict=True))
-    counts.duplicates = len(table) - len(set(zip(lefts, rights, strict=True)))
-    return Pairs(name, lefts, rights, scores, concepts if layout.concepts else None), counts
+    notes = {
+        f"pairs of {name} left out for want of a string or score": empty,
+        f"strings of {name} freed of quotes": quoted,
+        f"pairs of {name} that stand there twice": len(table) - len(set(zip(lefts, rights, strict=True))),
+    }
+    return Pairs(name, lefts, rights, scores, concepts if layout.concepts else None), counted(notes)
 
 
 def _number(cell: str, path: Path, line: int) -> float:
@@ -216,7 +205,7 @@ def relatedness(source: Source, options: RelatednessOptions) -> Data:
             continue
         pair_set, counts = read_pairs([path], name, layout)
         sets.append(pair_set)
-        notes |= counts.notes(name)
+        notes |= counts
     if not sets:
         source.file(*dict.fromkeys(file for file, _ in SETS.values()))
     if options.translations is not None:
@@ -388,7 +377,7 @@ def sts(source: Source, options: StsOptions) -> Data:
             continue
         pair_set, counts = read_pairs(files, name, layout, split=part)
         sets.append(replace(pair_set, columns={"language": [language] * len(pair_set)}))
-        notes |= counts.notes(name)
+        notes |= counts
     if not languages:
         notes["STS-B"] = not_run
     if not sets:
@@ -487,9 +476,9 @@ def mednli_s(source: Source, options: MednliOptions) -> Triples:
     if not triples:
         raise InputError("has no premise with an entailed and a contradicted hypothesis", file=files[0])
     alone = sum(abs(len(by_label["entailment"]) - len(by_label["contradiction"])) for by_label in premises.values())
-    counted = {"hypotheses without their opposite, left out": alone, "lines with an empty sentence, left out": empty}
+    notes = {"hypotheses without their opposite, left out": alone, "lines with an empty sentence, left out": empty}
     first, second, third = (list(column) for column in zip(*triples, strict=True))
-    return Triples(first, second, third, {name: count for name, count in counted.items() if count})
+    return Triples(first, second, third, counted(notes))
 
 
 def _mednli_row(path: Path, number: int, line: str) -> tuple[str, str, str]:

@@ -25,9 +25,11 @@ from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.scoring import linking
+from alphita_lab.evaluation.scoring.clustering import pair_f1, ratio_to_sum
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 from alphita_lab.evaluation.scoring.results import Metric, Result
 from alphita_lab.evaluation.systems import System
+from alphita_lab.training.sentences.scored_pairs import listed
 
 # Where the file of UMLS names is looked for under --data, and its columns.
 NAME_FILES = ("open_cui_names.tsv", "open_graph/open_cui_names.tsv", "../open_graph/open_cui_names.tsv")
@@ -265,11 +267,6 @@ def strings_of(terminology: Terminology, rows: NDArray[Any]) -> list[str]:
     return list(terminology.terms.column("string").take(pa.array(rows)).to_pylist())
 
 
-def listed(values: str) -> tuple[str, ...]:
-    """Return the values of an option that is a list with commas."""
-    return tuple(filter(None, (value.strip() for value in values.split(","))))
-
-
 def repeated(queries: Queries) -> dict[str, int]:
     return counted({"queries that repeat another": queries.repeats()})
 
@@ -284,18 +281,6 @@ def with_sets(result: Result, sizes: Sequence[int]) -> Result:
     right = result.rows["right@1"].cast(pl.Int64)
     answered = (result.rows["predicted"].list.len() > 0).cast(pl.Int64)
     rows = result.rows.with_columns(tp=right, fp=answered - right, fn=pl.Series(list(sizes), dtype=pl.Int64) - right)
-    metrics = (Metric("set F1", ("tp", "fp", "fn"), set_f1), Metric("one-line score", ("tp", "fn"), one_line))
+    metrics = (Metric("set F1", ("tp", "fp", "fn"), pair_f1), Metric("one-line score", ("tp", "fn"), ratio_to_sum))
     notes = result.notes | {"gold ids over all queries": sum(sizes)}
     return Result(rows, (*metrics, *result.metrics), result.subsets, result.figures, notes)
-
-
-def set_f1(values: NDArray[np.float64]) -> float:
-    """Return F1 of the summed columns tp, fp, fn; NaN where all are 0."""
-    tp, fp, fn = values.sum(axis=0)
-    return float(2 * tp / (2 * tp + fp + fn)) if tp + fp + fn else float("nan")
-
-
-def one_line(values: NDArray[np.float64]) -> float:
-    """Return tp / (tp + fn) of the summed columns."""
-    tp, fn = values.sum(axis=0)
-    return float(tp / (tp + fn)) if tp + fn else float("nan")

@@ -26,6 +26,7 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError
+from alphita.index.neighbours import unit
 from alphita.search import projection
 from alphita.search.projection import Projection
 from alphita.terminology.splits import Split
@@ -178,7 +179,7 @@ def _distances(data: Data, system: System) -> tuple[Floats, str]:
         heads = system.encode(titles)
         distinct, place = np.unique(values, return_inverse=True)
         tails = system.encode([strings[value] for value in distinct.tolist()])
-        heads, tails = (_unit(vectors) for vectors in (heads, tails))
+        heads, tails = (unit(vectors) for vectors in (heads, tails))
         columns_of_row = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
         similarity[there] = np.concatenate(
             [tails[rows] @ head for rows, head in zip(columns_of_row, heads, strict=True)]
@@ -218,12 +219,6 @@ def _as_in_training(ranked: Questions, system: EncoderSystem, strings: list[str]
     assert f is not None, "it was read before"
     forward = TermForward(system.encoder, precision=system.encoder.precision)
     return attribute_steps.distances(forward, f.to(forward.device), ranked, strings, names)
-
-
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return vectors at length 1; NaN stays."""
-    scaled: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return scaled
 
 
 def _share_a_word(table: ProductTable, title: int, _attribute: int, value: int) -> bool:

@@ -37,6 +37,7 @@ from alphita_lab.evaluation.benchmarks import Source, _folds, _terminology_targe
 from alphita_lab.evaluation.scoring.linking import Queries, Targets
 from alphita_lab.evaluation.scoring.results import Result
 from alphita_lab.evaluation.systems import System
+from alphita_lab.training.sentences.scored_pairs import listed
 
 INFO, PUBLISHED = about(__name__)
 PORTELLI = " (portelli)"
@@ -74,8 +75,7 @@ Reader = Callable[[Path], list[Query]]
 
 def load(source: Source, options: Options) -> _folds.Parts:
     """Read the sets."""
-    names = [name.strip() for name in options.dataset.split(",") if name.strip()]
-    parts = [part for name in names or _all(source, options) for part in _read(source, options, name)]
+    parts = [part for name in listed(options.dataset) or _all(source, options) for part in _read(source, options, name)]
     notes: dict[str, Any] = {"protocol": options.protocol, "names besides the dictionary": options.mentions}
     without = sum(gold[0] == {NO_ID} for part in parts for gold in part.queries.gold)
     return _folds.Parts(parts, notes | ({"queries without an id, counted as wrong": without} if without else {}))

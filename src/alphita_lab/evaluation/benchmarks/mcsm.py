@@ -8,7 +8,6 @@ al. 2020 does it. A concept of several types counts for each of them.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -389,18 +388,9 @@ def greatest(
     columns[line[place < k], place[place < k]] = column[order][place < k]
     for row in np.flatnonzero(np.bincount(line, minlength=q) == 0).tolist() if most is not None else ():
         # Thousands are as near as the nearest.
-        alone = None if exact is None else functools.partial(_of_row, exact, row)
+        alone = None if exact is None else lambda line, column, row=row: exact(line + row, column)
         columns[row] = greatest(values[row : row + 1], k, error=off[row : row + 1], step=step, exact=alone)[0]
     return columns
-
-
-def _of_row(
-    exact: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]],
-    row: int,
-    line: NDArray[np.int64],
-    column: NDArray[np.int64],
-) -> NDArray[np.float32]:
-    return exact(line + row, column)
 
 
 def _sorted(line: NDArray[np.int64], column: NDArray[np.int64], value: NDArray[np.float32]) -> NDArray[np.int64]:

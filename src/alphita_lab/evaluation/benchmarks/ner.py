@@ -167,8 +167,6 @@ def _read_pubtator(path: Path, counts: Counter[str]) -> list[Sentence]:
 
 
 class _Tagged:
-    """A text whose words are being tagged."""
-
     def __init__(self, text: str, counts: Counter[str]) -> None:
         self._text, self._counts = text, counts
         self._places = tuple(match.span() for match in WORD.finditer(text))
@@ -250,7 +248,6 @@ def evaluate(data: Data[Sentence], system: object, options: Options) -> Result:
 
 
 def _tag(dataset: Set[Sentence], system: object, encoding: Encoding, options: Options) -> list[list[list[str]]]:
-    """Return the tags of each scored text by each run."""
     tags = sorted({tag for sentence in dataset.train for tag in sentence.tags})
     numbers = {tag: number for number, tag in enumerate(tags)}
     train, targets = [], []

@@ -174,8 +174,6 @@ def bars(
 
 
 class _Frame:
-    """Axes: data to places in the drawing."""
-
     def __init__(self, x_low: float, x_high: float, y_low: float, y_high: float) -> None:
         self.x_low, self.x_high = (x_low, x_high) if x_high > x_low else (x_low - 0.5, x_high + 0.5)
         self.y_low, self.y_high, self.step = _nice(y_low, y_high)

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 # A statistic's module, in earlier reports too: of "alphita.evaluation", before `scoring` held it and after.
 STATISTICS = re.compile(r"alphita(?:_lab)?\.evaluation\.(?:(scoring|benchmarks)\.)?(\w+)")
-# Modules of earlier reports -> where their statistics are now.
+# Modules and statistics of earlier reports -> where, and what, they are now.
 MOVED = {
     "scoring.relation_classifier": "scoring.results",
     "benchmarks.classification": "benchmarks._finetuned",
     "benchmarks.retrieval": "benchmarks._finetuned",
+    "benchmarks._terminology_targets": "scoring.clustering",
 }
+RENAMED = {"set_f1": "pair_f1", "one_line": "ratio_to_sum"}
 SIDES = ("first", "second")
 HEADS = ("system", "metric", *SIDES, "first - second", "p", "n")
 ORIGIN = ("commit", "alphita_version", "seed", "machine", "packages")
@@ -188,7 +190,7 @@ def _metrics(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Metric
         try:
             place = f"{known[1] or 'scoring'}.{known[2]}"
             place = f"alphita_lab.evaluation.{MOVED.get(place, place)}"
-            statistic = getattr(importlib.import_module(place), name)
+            statistic = getattr(importlib.import_module(place), RENAMED.get(name, name))
         except (ImportError, AttributeError):
             continue
         metrics.append(

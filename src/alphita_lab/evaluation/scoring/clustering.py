@@ -350,16 +350,3 @@ def b_cubed(clusters: Int, gold: Int) -> BCubed:
     both = 1.0 + _degrees(left[together], right[together], n)
     size = np.bincount(clusters)[clusters]
     return BCubed(both / size, both / (1.0 + _degrees(left, right, n)))
-
-
-def adjusted_rand(clusters: Int, concepts: Int) -> float:
-    """Return the adjusted Rand index of two partitions (n,) (Hubert and Arabie 1985); 1.0 for equal ones."""
-    width = int(concepts.max()) + 1
-    joint = np.unique(clusters * width + concepts, return_counts=True)[1]
-    agree, first, second = (
-        float((count * (count - 1.0)).sum()) / 2 for count in (joint, np.bincount(clusters), np.bincount(concepts))
-    )
-    pairs = len(clusters) * (len(clusters) - 1) / 2
-    chance = first * second / max(pairs, 1)
-    most = (first + second) / 2
-    return 1.0 if most == chance else (agree - chance) / (most - chance)

@@ -154,8 +154,6 @@ def fine_tune(
 
 
 class _Run:
-    """One model with its head."""
-
     def __init__(self, encoder: TermEncoder, settings: FineTuningSettings, seed: int, outputs: int) -> None:
         torch = require("torch", "train")
         from alphita_lab.encoder import injected_bert

@@ -97,7 +97,6 @@ class NormalizerSystem:
         return self._pairs.similarity(left, right)
 
     def _normalizer(self, ids: Sequence[str], names: Sequence[str]) -> tuple[Normalizer, dict[str, str]]:
-        """Return the normaliser of some names, and the id of each of its concepts."""
         options = self._options
         index_of_names = _made_of(self._encoder, ids, names, options.choice)
         calibration = None

@@ -142,6 +142,14 @@ BEST = "best"
 
 
 @dataclass(frozen=True)
+class Refresh:
+    """What is made anew as a run goes on, and may decide its batches."""
+
+    before_step: Callable[[int], None]  # called with each step's number (from 0) before its batches are drawn
+    every: int  # no batch is drawn before it was called for the last step that is a multiple of this; 1 or more
+
+
+@dataclass(frozen=True)
 class Training:
     """What is trained, by what, and where.
 
@@ -156,15 +164,9 @@ class Training:
     fingerprint: str  # hash of everything the result depends on; a resumed run must have the same
     resume: bool = False  # go on from the newest checkpoint in `work`; where there is none, it says so and begins
     evaluate: Callable[[], dict[str, float]] | None = None
-    # Called with each step's number (from 0) before its batches are drawn; what it changes may decide them.
-    before_step: Callable[[int], None] | None = None
-    fence: int = 0  # no batch is drawn before `before_step` was called for the last step that is a multiple of this
+    refresh: Refresh | None = None
     ranks: Ranks = field(default_factory=Ranks)
     label: str = "train"
-
-    def fenced(self, step: int) -> int | None:
-        """Return the first micro-batch that must not be drawn before `before_step` is called again."""
-        return ((step // self.fence + 1) * self.fence) * self.plan.accumulation if self.fence else None
 
 
 def fit(training: Training) -> dict[str, float]:
@@ -189,8 +191,6 @@ def fit(training: Training) -> dict[str, float]:
 
 
 class _Loop:
-    """The steps of one training."""
-
     def __init__(self, training: Training) -> None:
         self.training, self.plan, self.ranks = training, training.plan, training.ranks
         self.modules, self.work = training.modules, training.work
@@ -257,15 +257,16 @@ class _Loop:
 
     def _prepare(self, step: int) -> None:
         """Do what comes before a step, and let its batches be drawn."""
-        training, plan = self.training, self.plan
-        if training.before_step is not None:
-            training.before_step(step)
+        micro, refresh, each, until = self.training.micro, self.training.refresh, self.plan.accumulation, None
+        if refresh:
+            refresh.before_step(step)
             _train_mode(self.modules, on=True)
-        until = training.fenced(step)
+            # The first micro-batch that must not be drawn before it is called again.
+            until = (step // refresh.every + 1) * refresh.every * each
         if step == self.start:
-            training.micro.start(step * plan.accumulation, plan.steps * plan.accumulation, until)
-        elif until is not None and step % training.fence == 0:
-            training.micro.allow(until)
+            micro.start(step * each, self.plan.steps * each, until)
+        elif refresh and until and step % refresh.every == 0:
+            micro.allow(until)
 
     def _step(self, step: int) -> dict[str, torch.Tensor | float]:
         """Take a step, and return its scalars, learning rate and gradient's norm."""
@@ -296,7 +297,6 @@ class _Loop:
         return totals
 
     def _numbers(self, step: int) -> range:
-        """Return the numbers of a step's micro-batches."""
         return range(step * self.plan.accumulation, (step + 1) * self.plan.accumulation)
 
     def _stop_at(self, step: int) -> None:
@@ -423,7 +423,6 @@ def _open_run(training: Training) -> None:
 
 
 def _begun(run: Path) -> dict[str, Any]:
-    """Return how a run was begun."""
     try:
         begun: dict[str, Any] = textio.json_file(run)
         return {"fingerprint": begun["fingerprint"], **begun}

@@ -1,6 +1,6 @@
 """One run of training, or one phase of a run: what every recipe opens, trains and saves alike.
 
-run = Run("coder", Phase("", out, resume, force, dry_run), config, encoder); run.begin(...); run.fit(steps, ...)
+run = Run("coder", Phase("", out, **mode), config, encoder); run.begin(...); run.fit(steps, ...)
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +25,10 @@ from alphita.errors import InputError, UsageError
 from alphita.terminology.text import DEFAULT_RULES
 from alphita_lab.training.engine import lora, ranks, runs
 from alphita_lab.training.engine.forward import TermForward
-from alphita_lab.training.engine.loop import Training, fit
+from alphita_lab.training.engine.loop import Refresh, Training, fit
 from alphita_lab.training.engine.runs import Dev, Phase, manifest_fields
 from alphita_lab.training.engine.settings import Length, LoopPlan, TermTraining, decisive
-from alphita_lab.training.engine.steps import MicroSteps, state_bytes
+from alphita_lab.training.engine.steps import MicroSteps, Parts, state_bytes
 
 TRIALS = 4
 # Of a GPU, in operations a second: a third of what an A100 does at most in bf16.
@@ -196,6 +196,11 @@ class Run:
             **machine.describe(),
         }
 
+    @property
+    def parts(self) -> Parts:
+        """How its batches are encoded in parts."""
+        return {"seed": self.seed, "tokens_at_once": self.config.tokens_at_once, "ranks": self.ranks}
+
     def say(self, text: str) -> None:
         """Print a line, once for all processes."""
         if self.ranks.first:
@@ -212,8 +217,7 @@ class Run:
         evaluate: Dev | None = None,
         final: Dev | None = None,
         fields: Mapping[str, Any] | None = None,
-        before_step: Callable[[int], None] | None = None,
-        fence: int = 0,
+        refresh: Refresh | None = None,
     ) -> dict[str, float]:
         """Train, save the model and return the last figures; in a dry run only measure and return nothing."""
         if self.config.lora_rank and (parts or not all(kind.ADAPTS for kind in steps.kinds)):
@@ -225,9 +229,10 @@ class Run:
             # Only some phases of a run have dev scores to go by.
             plan = replace(plan, keep="last")
         if self.phase.dry_run:
-            if before_step is not None:
-                before_step(0)
-            told, _ = estimate(self._label, sizes, steps, trained, plan, bf16=self.forward.bf16, most=fence)
+            if refresh:
+                refresh.before_step(0)
+            most = refresh.every if refresh else 0
+            told, _ = estimate(self._label, sizes, steps, trained, plan, bf16=self.forward.bf16, most=most)
             self.say(told)
             return {}
         training = Training(
@@ -238,8 +243,7 @@ class Run:
             runs.fingerprint(self.facts),
             self.phase.resume,
             None if evaluate is None else lambda: self._scored(evaluate),
-            before_step,
-            fence,
+            refresh,
             self.ranks,
             f"training {self._label}",
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from alphita import artefact, registry
 from alphita.encoder.encoder import TermEncoder
@@ -185,6 +185,14 @@ Dev = Callable[[TermEncoder], dict[str, float]]
 """Encoder -> dev scores by name, greater is better."""
 
 
+class Mode(TypedDict, total=False):
+    """How a run begins: as itself, where all are false."""
+
+    resume: bool  # go on with an unfinished one
+    force: bool  # replace what is there
+    dry_run: bool  # only measure; write nothing
+
+
 @dataclass(frozen=True)
 class Phase:
     """One phase: where its model goes and how it begins."""
@@ -219,24 +227,24 @@ class Phase:
 class Phases:
     """The phases of one run, in order."""
 
-    def __init__(self, out: Path, names: Sequence[str], *, resume: bool, force: bool, dry_run: bool) -> None:
+    def __init__(self, out: Path, names: Sequence[str], **mode: Unpack[Mode]) -> None:
         self.folder = beside(out, ".phases")  # where the models of all but the last lie
         self.figures: dict[str, dict[str, float]] = {}
-        self._out, self._names = out, list(names)
-        self._resume, self._force, self._dry_run = resume, force, dry_run
+        self._names, self._last = list(names), Phase(names[-1], out, **mode)
+        self.dry_run = self._last.dry_run
 
     def check(self) -> None:
         """Make sure that the run may begin; with force, an earlier run's phases are moved aside."""
         everyone = ranks.connect()
-        if everyone.first and not self._dry_run:
+        if everyone.first and not self.dry_run:
             self._check()
         everyone.wait()
 
     def _check(self) -> None:
-        check(self._out, resume=self._resume, force=self._force)
-        if not self.folder.exists() or self._resume:
+        check(self._last.out, resume=self._last.resume, force=self._last.force)
+        if not self.folder.exists() or self._last.resume:
             return
-        if not self._force:
+        if not self._last.force:
             raise UsageError(
                 f"{self.folder} holds the phases of an earlier run; go on with --resume, or start again with --force"
             )
@@ -250,15 +258,15 @@ class Phases:
 
     def __getitem__(self, name: str) -> Phase:
         """Return a phase by its name."""
-        last = name == self._names[-1]
-        out = self._out if last else self.folder / name
         before = {done: dict(figures) for done, figures in self.figures.items()}
-        return Phase(name, out, self._resume, self._force and last, self._dry_run, before)
+        if name == self._last.name:
+            return replace(self._last, before=before)
+        return replace(self._last, name=name, out=self.folder / name, force=False, before=before)
 
     def add(self, name: str, figures: Mapping[str, float], start: str | Path) -> str | Path:
         """Note what a phase came to, and return its model, which a dry run lacks: there what it started from."""
         self.figures[name] = dict(figures)
-        return start if self._dry_run else self[name].out
+        return start if self.dry_run else self[name].out
 
 
 def manifest_fields(phase: Phase, facts: Mapping[str, Any], figures: Mapping[str, float]) -> dict[str, Any]:

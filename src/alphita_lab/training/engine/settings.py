@@ -212,8 +212,9 @@ class LoopPlan:
     @classmethod
     def of(cls, config: TermTraining, length: Length | None = None) -> LoopPlan:
         """Return the plan of a recipe's config; `length` replaces the config's own."""
+        length = length or Length.of(config.steps, config.warmup_steps, config.learning_rate)
         own = {field.name: getattr(config, field.name) for field in fields(cls) if hasattr(config, field.name)}
-        return cls(**own | (vars(length) if length else {}))
+        return cls(**own | vars(length))
 
 
 def learning_rate_factor(step: int, warmup: int, total: int, schedule: str = "linear") -> float:

@@ -120,7 +120,6 @@ def _load_file(member: Path) -> State:
 
 
 def _names(states: Mapping[str, State]) -> list[str]:
-    """Return the names that all members' tensors have."""
     if not states:
         raise InputError("a soup needs one model at least")
     (base, first), *others = states.items()

@@ -7,16 +7,14 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NotRequired, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import torch
 
 from alphita import machine
 from alphita.errors import AlphitaError
-
-if TYPE_CHECKING:
-    from alphita_lab.training.engine.ranks import Ranks
+from alphita_lab.training.engine.ranks import Ranks
 
 MIN_TOKENS = 64
 MAX_TOKENS = 65_536
@@ -127,6 +125,14 @@ class Ahead(Generic[T]):
                 return
 
 
+class Parts(TypedDict):
+    """How batches are encoded in parts."""
+
+    seed: int
+    tokens_at_once: NotRequired[int]  # with gradients; 0: what is guessed to fit the memory
+    ranks: NotRequired[Ranks | None]
+
+
 class PartSteps(ABC, Generic[T]):
     """Adds the gradients of micro-batches, which are made ahead in a thread and encoded in parts.
 
@@ -134,9 +140,12 @@ class PartSteps(ABC, Generic[T]):
     """
 
     ADAPTS: ClassVar[bool] = False  # whether it trains adapters too: see `lora`
-    ranks: Ranks
-    tokens_at_once: int  # with gradients
     _ahead: Ahead[T] | None = None
+
+    def __init__(self, fitting: Callable[[], int], **parts: Unpack[Parts]) -> None:
+        """Take `fitting`: () -> a guess at how many tokens can be encoded at once with gradients."""
+        self.seed, self.ranks = parts["seed"], parts.get("ranks") or Ranks()
+        self.tokens_at_once = parts.get("tokens_at_once") or fitting()
 
     @property
     def kinds(self) -> list[PartSteps[Any]]:

@@ -101,7 +101,6 @@ def seconds(teacher: TermEncoder, strings: Sequence[str]) -> float:
 
 
 def _done(work: Path, made_with: list[Any]) -> int:
-    """Return how many of the vectors are there."""
     note: dict[str, Any] = {"made_with": made_with, "done": 0}
     if (work / NOTE).exists():
         note = json.loads((work / NOTE).read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import torch
@@ -22,9 +22,8 @@ from alphita_lab.encoder.injected_bert import NEAREST, InjectedBert, Injection, 
 from alphita_lab.graph import store
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.objectives.entity_linking import entity_linking, masked_language_model
-from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.run import Run
-from alphita_lab.training.engine.steps import PartSteps, seed_dropout, tokens_that_fit
+from alphita_lab.training.engine.steps import Parts, PartSteps, seed_dropout, tokens_that_fit
 from alphita_lab.training.mentions.store import REMEDY, Mentions, check_split
 from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.masked_language import (
@@ -36,6 +35,7 @@ from alphita_lab.training.text.masked_language import (
     masking_of,
 )
 from alphita_lab.training.text.masked_steps import SequenceBatches
+from alphita_lab.training.text.sequences import hold_out
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -178,8 +178,6 @@ def apart(spans: Int64) -> Int64:
 
 @dataclass(frozen=True)
 class _Part:
-    """Sequences that are encoded at once."""
-
     packing: bert.Packing  # where their tokens lie
     mentions: torch.Tensor  # (m, 3) rows [sequence, start, end)
     gold: torch.Tensor  # (m,) the entity of each, or -1
@@ -217,17 +215,14 @@ class InjectionSteps(PartSteps[_Ready]):
         batches: SequenceBatches,
         masking: Masking,
         *,
-        seed: int,
         linking: Literal["mean", "sum"] = "mean",
         bf16: bool = False,
-        tokens_at_once: int = 0,
-        ranks: Ranks | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
         """Take `head`: (p, hidden) states -> (p, v) scores over the vocabulary."""
         self.injected, self.head, self.data, self.batches, self.masking = injected, head, data, batches, masking
-        self.seed, self.linking, self.bf16, self.ranks = seed, linking, bf16, ranks or Ranks()
-        self.device = injected.device
-        self.tokens_at_once = tokens_at_once or tokens_that_fit(injected, self.device)
+        self.linking, self.bf16, self.device = linking, bf16, injected.device
+        super().__init__(lambda: tokens_that_fit(injected, injected.device), **parts)
 
     def draw(self, number: int) -> MaskedSequences:
         """Return batch `number`."""
@@ -357,10 +352,6 @@ def inject(
     return injected
 
 
-DEV = 32
-"""Which stream of random numbers chooses the dev sequences."""
-
-
 def inject_entities(
     recipe: str,
     phase: Phase,
@@ -382,7 +373,8 @@ def inject_entities(
     data = _read(run, terminology, split)
     if run.done is not None:
         return run.done
-    dev, rows = _hold_out(data, config.dev_sequences, config.seed)
+    n = len(data.mentions.sequences)
+    rows, dev = hold_out(n, config.dev_sequences, [config.seed, 32], file=data.mentions.path)
 
     # The model: the head that guesses tokens, and entities between two layers.
     head = MaskedLanguageHead.of(run.encoder, seed=config.seed)
@@ -401,11 +393,9 @@ def inject_entities(
         data,
         batches,
         masking_of(tokenizer, specials, share=config.share),
-        seed=config.seed,
         linking=config.linking,
         bf16=run.forward.bf16,
-        tokens_at_once=config.tokens_at_once,
-        ranks=run.ranks,
+        **run.parts,
     )
     epoch = f"an epoch is {batches.batches / config.accumulation:,.1f} steps"
     if not phase.dry_run:
@@ -448,21 +438,6 @@ def _read(run: Run, terminology: Terminology, split: Split | None) -> LinkedMent
         run.say(line)
     run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **data.made_of)
     return data
-
-
-def _hold_out(data: LinkedMentions, wanted: int, seed: int) -> tuple[Int64, Int64]:
-    """Return which sequences are held out to score with, and which train, both ascending."""
-    shuffled = np.random.default_rng([seed, DEV]).permutation(len(data.mentions.sequences))
-    dev, rows = np.sort(shuffled[:wanted]), np.sort(shuffled[wanted:])
-    if not len(rows):
-        raise InputError(
-            f"all {len(dev):,} sequences are held out to score with",
-            file=data.mentions.path,
-            field="dev_sequences",
-            value=wanted,
-            remedy="hold out fewer, or give a larger corpus",
-        )
-    return dev, rows
 
 
 def _check_lengths(data: LinkedMentions, encoder: TermEncoder) -> None:

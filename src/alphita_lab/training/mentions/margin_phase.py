@@ -6,7 +6,6 @@ Data, objective and loop stand in the order of the paper (Amore Bondarenko, Ferr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from alphita_lab.training.mentions.rows import MentionRows
     from alphita_lab.training.mentions.sampler import MentionSampler
     from alphita_lab.training.terms.batches import Batch, BatchLoss
-    from alphita_lab.training.terms.mining import Encode, MinedRows
 
 # 20k of 50k steps (§4).
 WARMUP = 0.4
@@ -93,6 +91,7 @@ def train_margins(
     from alphita_lab.training.mentions.rows import tagged
     from alphita_lab.training.mentions.sampler import NONE, hard_negatives
     from alphita_lab.training.terms.batches import Batch, TermSteps
+    from alphita_lab.training.terms.mining import refreshing
     from alphita_lab.training.terms.names import begin
 
     vectors = open_graph(config, split) if config.version == "v3" else None
@@ -102,7 +101,7 @@ def train_margins(
         rows, forward = start.rows(run, names, terminology, contexts=config.contexts, bare=config.bare)
 
         # Data: virtual batches of prototypes, each with k positives and m possible hard negatives.
-        sampler = sampler_of(rows, terminology.n_concepts, config)
+        sampler = sampler_of(rows, config)
         index = hard_negatives(rows.concepts, config.negatives, run.work / "mined", exact_up_to=config.exact_up_to)
         epoch = sampler.steps_an_epoch / config.accumulation
         length = Length.of(
@@ -114,8 +113,6 @@ def train_margins(
             f"prototypes, {len(sampler.prototypes):,} in all; an epoch is {epoch:,.1f} steps, training takes "
             f"{length.steps:,}"
         )
-        every = config.refresh_every or math.ceil(epoch)
-        refresh = _refreshing(run, index, sampler, lambda some: forward.vectors(rows.tokens, some), length.steps, every)
 
         def draw(number: int) -> Batch:
             drawn = sampler[number]
@@ -126,51 +123,24 @@ def train_margins(
 
         # Objective, loop, and the model.
         loss, fields = _objective(run, config, rows, terminology, vectors)
-        steps = TermSteps(
-            forward,
-            rows.tokens,
-            draw,
-            loss,
-            seed=run.seed,
-            tokens_at_once=config.tokens_at_once,
-            ranks=run.ranks,
-            name=lambda row: names.strings[rows.names[row]],
-        )
+        name_of = lambda row: names.strings[rows.names[row]]  # noqa: E731
+        steps = TermSteps(forward, rows.tokens, draw, loss, name=name_of, **run.parts)
         return run.fit(
             steps,
             f"{names.describe()}; {rows.describe()}",
             length=length,
             evaluate=names.dev,
             fields=fields,
-            before_step=refresh,
-            fence=every,
+            refresh=refreshing(
+                run,
+                index,
+                lambda some: forward.vectors(rows.tokens, some),
+                sampler.drawn,
+                "looking for hard negatives",
+                steps=length.steps,
+                every=config.refresh_every or math.ceil(epoch),
+            ),
         )
-
-
-def _refreshing(
-    run: Run, index: MinedRows, sampler: MentionSampler, encode: Encode, steps: int, every: int
-) -> Callable[[int], None]:
-    """Return what looks for hard negatives every so many steps, with the weights of then, or reads what was found."""
-    from alphita_lab.training.terms.mining import oldest_needed
-
-    config = run.config
-
-    def refresh(step: int) -> None:
-        start = step - step % every
-        if start == index.step:
-            return
-        if run.phase.dry_run:
-            index.guess(sampler.prototypes)
-            return
-        if step == start:
-            run.say(f"step {step:,}: looking for hard negatives")
-        needed_from = oldest_needed(step, every, config.checkpoint_every)
-        drawn = sampler.drawn(start * config.accumulation, min(start + every, steps) * config.accumulation)
-        run.ranks.one_by_one(
-            lambda: index.refresh(start, drawn, encode if step == start else None, needed_from=needed_from)
-        )
-
-    return refresh
 
 
 def _objective(
@@ -251,14 +221,13 @@ def vectors_hash(vectors: EntityVectors) -> str:
     return content
 
 
-def sampler_of(rows: MentionRows, n_concepts: int, config: MarginTraining) -> MentionSampler:
+def sampler_of(rows: MentionRows, config: MarginTraining) -> MentionSampler:
     """Return what draws prototypes and positives from rows, each as if it were a window of its name."""
-    from alphita_lab.training.mentions.sampler import MentionSampler, OfForms
+    from alphita_lab.training.mentions.sampler import MentionSampler
 
-    concepts = OfForms(np.arange(len(rows.name_concepts) + 1), rows.name_concepts, n_concepts)
     return MentionSampler(
         rows.names,
-        concepts,
+        rows.concepts,
         seed=config.seed,
         batch=config.prototypes,
         positives=config.positives,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from alphita_lab.objectives.multi_similarity import unit
 from alphita_lab.objectives.regression import regression
 from alphita_lab.training.engine import ranks, teachers
 from alphita_lab.training.engine.run import CLEANED, Run
-from alphita_lab.training.engine.runs import Phases
+from alphita_lab.training.engine.runs import Mode, Phases
 from alphita_lab.training.engine.settings import TermTraining
 from alphita_lab.training.terms.batches import Batch, TermSteps
 from alphita_lab.training.terms.names import TrainingNames
@@ -62,11 +62,8 @@ def distil_plain(
     out: Path,
     terminology: Terminology,
     config: Distilling,
-    *,
     split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
+    **mode: Unpack[Mode],
 ) -> dict[str, float]:
     """Distil an injected encoder into a plain one and save it to `out`."""
     processes = ranks.connect()
@@ -74,10 +71,10 @@ def distil_plain(
     start = without_injection(injected, device=ranks.device())
     config = config.model_copy(update={"max_length": teacher.max_length, "pooling": teacher.pooling})
     names = TrainingNames.of(config, terminology, split)
-    phases = Phases(out, ["plain"], resume=resume, force=force, dry_run=dry_run)
+    phases = Phases(out, ["plain"], **mode)
     phases.check()
     with processes.scratch() as scratch:
-        work = scratch if dry_run else phases.folder
+        work = scratch if phases.dry_run else phases.folder
         if processes.first:
             start.save(work / "start", onnx=False)
         processes.wait()
@@ -91,7 +88,7 @@ def distil_plain(
         if run.done is not None:
             return run.done
         figures = _distil(run, config, names, teacher, work)
-    if processes.first and not dry_run:
+    if processes.first and not phases.dry_run:
         shutil.rmtree(phases.folder, ignore_errors=True)
     return figures
 

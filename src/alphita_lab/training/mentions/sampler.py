@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,6 @@ from alphita.errors import UsageError
 from alphita.index.backends import Backend
 from alphita.index.neighbours import nearest
 from alphita_lab.training.terms.mining import MinedRows
-
-if TYPE_CHECKING:
-    from alphita_lab.training.mentions.store import Mentions
 
 Int64 = NDArray[np.int64]
 _PROTOTYPES, _EPOCH, _STEP = 31, 32, 33
@@ -33,32 +29,23 @@ class VirtualBatch:
     positives: list[Int64]  # b arrays of at most k windows of that concept each; none is the prototype itself
 
 
-@dataclass(frozen=True)
-class OfForms:
-    """The concepts that each form names."""
-
-    offsets: NDArray[np.integer[Any]]  # (forms + 1,) where those of each begin
-    concepts: NDArray[np.integer[Any]]  # the concepts, form by form
-    n: int  # how many concepts there are
-
-
 class MentionSampler:
     """Draws virtual batches; each follows from the seed and its number alone."""
 
     def __init__(
         self,
-        forms: NDArray[np.integer[Any]],
-        concepts: OfForms,
+        forms: Int64,
+        concepts: Int64,
         *,
         seed: int,
         batch: int = 4,
         positives: int = 20,
         prototypes_a_concept: int = 3,
     ) -> None:
-        """Take `forms`: (n,) the form, or name, of each window."""
+        """Take `forms`: (n,) the form, or name, of each window; `concepts`: (n,) the concept of each."""
         self.seed, self.batch, self.positives = seed, batch, positives
-        self._forms = forms.astype(np.int64)
-        self._windows, self._offsets = _by_concept(self._forms, concepts)
+        self._forms, self._windows = forms, np.argsort(concepts, kind="stable")
+        self._offsets = np.concatenate([[0], np.cumsum(np.bincount(concepts))])
         chance = np.random.default_rng([seed, _PROTOTYPES])
         sizes = np.diff(self._offsets)
         chosen, owners = [], []
@@ -66,21 +53,12 @@ class MentionSampler:
             first = spread(self.windows_of(concept), self._forms, chance)[:prototypes_a_concept]
             chosen.append(np.sort(first))
             owners.append(np.full(len(first), concept))
-        self.without_positives = int((sizes == 1).sum())  # concepts that have a single window, and so no prototype
         if not chosen:
             raise UsageError("no concept of the mentions has two windows, so that there are no positives")
         self.prototypes: Int64 = np.concatenate(chosen)  # (p,) windows, by concept
         self.prototype_concepts: Int64 = np.concatenate(owners)  # (p,) the concept of each
         # Of one epoch, for it takes as long to shuffle as there are prototypes.
         self._order: tuple[int, Int64] = (-1, np.empty(0, np.int64))
-
-    @classmethod
-    def of(cls, mentions: Mentions, *, seed: int, batch: int = 4, positives: int = 20) -> MentionSampler:
-        """Draw windows of `mentions`; concepts are then places in its `concept_ids`."""
-        concepts = OfForms(
-            np.asarray(mentions.form_offsets), np.asarray(mentions.form_concepts), len(mentions.concept_ids)
-        )
-        return cls(mentions.windows.forms, concepts, seed=seed, batch=batch, positives=positives)
 
     @property
     def steps_an_epoch(self) -> int:
@@ -138,18 +116,6 @@ def spread(windows: Int64, forms: Int64, chance: np.random.Generator) -> Int64:
         turns.append(seen.get(form, 0))
         seen[form] = turns[-1] + 1
     return mixed[np.argsort(turns, kind="stable")]
-
-
-def _by_concept(forms: Int64, of_forms: OfForms) -> tuple[Int64, Int64]:
-    """Return the windows of each concept, concept by concept, and (c + 1,) offsets into them."""
-    starts, ends = of_forms.offsets[forms], of_forms.offsets[forms + 1]
-    windows = np.repeat(np.arange(len(forms)), ends - starts)
-    lengths = ends - starts
-    places = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
-    concepts = of_forms.concepts[places]
-    order = np.argsort(concepts, kind="stable")
-    counts = np.bincount(concepts, minlength=of_forms.n)
-    return windows[order], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 Int32 = NDArray[np.int32]

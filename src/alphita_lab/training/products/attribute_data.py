@@ -133,7 +133,6 @@ def _wanted(terminology: Terminology, attributes: str) -> Int64:
 
 
 def _names(terminology: Terminology, rows: Int64) -> list[str]:
-    """Return the strings of some terms."""
     return list(terminology.terms.column("string").take(rows).to_pylist())
 
 

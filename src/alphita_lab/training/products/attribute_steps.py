@@ -5,7 +5,7 @@ E(t + n) is encoded once a pair (Liu, Jiang and Lyu 2022, §3.2: title and name 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from alphita_lab.training.engine.forward import TermForward
-    from alphita_lab.training.engine.ranks import Ranks
+    from alphita_lab.training.engine.steps import Parts
 
 NAME = "attribute_projection"
 """Name of f among a run's modules: it is kept as NAME.safetensors beside the model, and found there again."""
@@ -50,12 +50,10 @@ class AttributeSteps(TermSteps):
         products: Products,
         *,
         batch: int,
-        seed: int,
         margin: float = 4.0,
         negatives: int = 2,
         most: int = 32,
-        tokens_at_once: int = 0,
-        ranks: Ranks | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
         self.products, self.projection = products, projection
         self.margin, self._negatives, self._most = margin, negatives, most
@@ -63,16 +61,8 @@ class AttributeSteps(TermSteps):
         heads = [joined(table.strings[title], table.names[name]) for title, name in products.pairs.tolist()]
         self.texts = [*table.strings, *heads]
         self.batches = len(products.pairs) / batch
-        self._walk = EpochWalk(len(products.pairs), batch, [seed, ORDER])
-        super().__init__(
-            forward,
-            tokenize(forward.encoder, self.texts),
-            self._batch,
-            self._loss,
-            seed=seed,
-            tokens_at_once=tokens_at_once,
-            ranks=ranks,
-        )
+        self._walk = EpochWalk(len(products.pairs), batch, [parts["seed"], ORDER])
+        super().__init__(forward, tokenize(forward.encoder, self.texts), self._batch, self._loss, **parts)
         lengths = np.diff(self.tokens.offsets)[len(table.strings) :]
         self.cut = int((lengths >= forward.encoder.max_length).sum())
 

@@ -183,7 +183,6 @@ def _pairs(
 
 
 def _triples(path: Path, rows: Sequence[tuple[int, list[str]]], header: Sequence[str], rejects: Rejects) -> Triples:
-    """Return the triples of a table."""
     columns = [header.index(name) for name in TRIPLE_COLUMNS]
     rows_of_part: list[list[str]] = []
     for line, row in rows:

@@ -15,62 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita import textio
 from alphita.terminology.text import clean, nfkc
 
-LATIN, GREEK, HAN = "LATIN", "GREEK", "CJK"
-# The languages of each script; those of several scripts stand under each. A language that is nowhere here is not
-# checked.
-_LANGUAGES = {
-    LATIN: "af ak ay az br bs ca cs cy da de dtp en eo es et eu fi fil fo fr fy ga gd gl gn haw hr ht hu id ig is it "
-    "ku la lb lt lv mg mi ms mt nb nl nn nna no oc pl pt qu ro rw sk sl sm so sq sr sv sw tk tl tn to tr tw uz vi wo "
-    "xh yo zu",
-    "CYRILLIC": "ab av az ba be bg bs ce cv kk ky mk mn os ru sr tg tk tt uk uz",
-    "ARABIC": "ar arb az fa kk ku ky pa ps sd ug ur",
-    "HEBREW": "he yi",
-    GREEK: "el",
-    HAN: "ja ko yue zh",
-    "BOPOMOFO": "zh",
-    "HIRAGANA": "ja",
-    "KATAKANA": "ja",
-    "HANGUL": "ko",
-    "DEVANAGARI": "hi mr ne sa sd",
-    "BENGALI": "as bn",
-    "GURMUKHI": "pa",
-    "GUJARATI": "gu",
-    "ORIYA": "or",
-    "TAMIL": "ta",
-    "TELUGU": "te",
-    "KANNADA": "kn",
-    "MALAYALAM": "ml",
-    "SINHALA": "si",
-    "THAI": "th",
-    "LAO": "lo",
-    "TIBETAN": "bo dz",
-    "MYANMAR": "my",
-    "KHMER": "km",
-    "GEORGIAN": "ka",
-    "ARMENIAN": "hy",
-    "ETHIOPIC": "am ti",
-    "THAANA": "dv",
-    "MONGOLIAN": "mn",
-}
-# Scripts as a tag of BCP-47 names them: "sr-Latn".
-_SUBTAGS = {
-    "Latn": (LATIN,),
-    "Cyrl": ("CYRILLIC",),
-    "Arab": ("ARABIC",),
-    "Hebr": ("HEBREW",),
-    "Grek": (GREEK,),
-    "Deva": ("DEVANAGARI",),
-    "Hans": (HAN,),
-    "Hant": (HAN,),
-    "Hani": (HAN,),
-    "Jpan": (HAN, "HIRAGANA", "KATAKANA"),
-    "Kore": ("HANGUL", HAN),
-    "Guru": ("GURMUKHI",),
-    "Mong": ("MONGOLIAN",),
-}
-_ANYWHERE = frozenset({LATIN, GREEK})
+# The languages of each script, and the subtags of BCP-47 that name it, as in "sr-Latn". A language of several scripts
+# stands under each; one that is nowhere here is not checked.
+_SCRIPTS = textio.packaged(__package__, "scripts.tsv")
+_LANGUAGES = {row["script"]: row["languages"].split() for row in _SCRIPTS}
+_ANYWHERE = frozenset({"LATIN", "GREEK"})
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -78,9 +30,9 @@ def scripts_of_language(tag: str) -> frozenset[str]:
     """Return the scripts that a language is written in; none where that is not known."""
     language, *rest = tag.split("-")
     for subtag in rest:
-        if subtag in _SUBTAGS:
-            return frozenset(_SUBTAGS[subtag])
-    return frozenset(script for script, tags in _LANGUAGES.items() if language in tags.split())
+        if named := frozenset(row["script"] for row in _SCRIPTS if subtag in row["subtags"].split()):
+            return named
+    return frozenset(script for script, tags in _LANGUAGES.items() if language in tags)
 
 
 @functools.lru_cache(maxsize=100_000)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from alphita_lab.encoder import bert
 from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, tokenize
-from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.engine.steps import (
     MIN_TOKENS,
+    Parts,
     PartSteps,
     is_exhausted,
     release,
@@ -78,29 +78,18 @@ class TermSteps(PartSteps[_Ready]):
         draw: Draw,
         loss: BatchLoss,
         *,
-        seed: int,
-        tokens_at_once: int = 0,
-        ranks: Ranks | None = None,
         name: Callable[[int], str] = str,
+        **parts: Unpack[Parts],
     ) -> None:
         self._name = name
         self.forward, self.tokens, self.draw, self.loss = forward, tokens, draw, loss
-        self.seed, self.ranks = seed, ranks or Ranks()
-        self.tokens_at_once = tokens_at_once or tokens_that_fit(forward.module, forward.device)
+        super().__init__(lambda: tokens_that_fit(forward.module, forward.device), **parts)
 
     @classmethod
     def of(cls, run: Run, strings: Sequence[str], draw: Draw, loss: BatchLoss) -> TermSteps:
         """Return the steps of a run whose terms are places in `strings`."""
-        return cls(
-            run.forward,
-            tokenize(run.encoder, strings),
-            draw,
-            loss,
-            seed=run.seed,
-            tokens_at_once=run.config.tokens_at_once,
-            ranks=run.ranks,
-            name=strings.__getitem__,
-        )
+        tokens = tokenize(run.encoder, strings)
+        return cls(run.forward, tokens, draw, loss, name=strings.__getitem__, **run.parts)
 
     def names(self, number: int) -> list[str]:
         return [self._name(term) for term in self.terms(number).tolist()]

@@ -21,10 +21,12 @@ from alphita.errors import InputError
 from alphita.index.backends import faiss as exact
 from alphita.index.neighbours import Backend, nearest, unit
 from alphita.terminology.text import plain_words
+from alphita_lab.training.engine.loop import Refresh
 from alphita_lab.training.terms.samplers import EpochWalk, Int32, Int64
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
+    from alphita_lab.training.engine.run import Run
     from alphita_lab.training.terms.names import TrainingNames
 
 ROWS_AT_ONCE = 65_536
@@ -145,9 +147,36 @@ def mined_neighbours(strings: Sequence[str], neighbours: int, folder: Path, *, e
     return MinedRows(len(strings), wanted, folder, others, exact_up_to=exact_up_to, kind="neighbours", gpu=True)
 
 
-def encode_names(strings: Sequence[str], encoder: Encoder | None) -> Encode | None:
-    """Return what encodes names by their numbers; None where the weights of the search are gone."""
-    return None if encoder is None else lambda rows: encoder.encode(strings[rows[0] : rows[-1] + 1])
+def encode_names(strings: Sequence[str], encoder: Encoder) -> Encode:
+    """Return what encodes names by their numbers."""
+    return lambda rows: encoder.encode(strings[rows[0] : rows[-1] + 1])
+
+
+def refreshing(
+    run: Run, mined: MinedRows, encode: Encode, drawn: Callable[[int, int], Int64], what: str, *, steps: int, every: int
+) -> Refresh:
+    """Return what mines every so many steps, with the weights of then, or reads what was found.
+
+    `drawn(first, end)` gives the anchors of the micro-batches from `first` to before `end`; `what` is said to be done.
+    """
+    config = run.config
+
+    def refresh(step: int) -> None:
+        start = step - step % every
+        if start == mined.step:
+            return
+        anchors = drawn(start * config.accumulation, min(start + every, steps) * config.accumulation)
+        if run.phase.dry_run:
+            mined.guess(anchors)
+            return
+        if step == start:
+            run.say(f"step {step:,}: {what}")
+        needed_from = oldest_needed(step, every, config.checkpoint_every)
+        # Where the weights of the search are gone, what it found must be there.
+        now = encode if step == start else None
+        run.ranks.one_by_one(lambda: mined.refresh(start, anchors, now, needed_from=needed_from))
+
+    return Refresh(refresh, every)
 
 
 def oldest_needed(step: int, refresh_every: int, checkpoint_every: int) -> int:
@@ -219,9 +248,9 @@ class AnchorSampler:
         """Return the anchors of batch `number`, (anchors,)."""
         return self._eligible[self._walk.places(number)]
 
-    def anchors_of(self, first: int, batches: int) -> Int64:
-        """Return the anchors of `batches` batches, the first of number `first`."""
-        return self._eligible[self._ahead.places(first, batches)]
+    def anchors_of(self, first: int, end: int) -> Int64:
+        """Return the anchors of the batches from number `first` to before `end`."""
+        return self._eligible[self._ahead.places(first, end - first)]
 
     def synonyms(self, number: int, anchors: Int64) -> list[Int64]:
         """Return, for each anchor of batch `number`, other names of its concept, at random, each once."""
@@ -293,7 +322,7 @@ class NearNames:
         start = step - step % self._every
         if start != self._mined.step:
             needed_from = oldest_needed(step, self._every, self._checkpoint_every)
-            encode = encode_names(self._strings, encoder if step == start else None)
+            encode = encode_names(self._strings, encoder) if step == start else None
             self._mined.refresh(start, np.arange(len(self._concept)), encode, needed_from=needed_from)
 
     def guess(self) -> None:

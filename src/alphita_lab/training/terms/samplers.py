@@ -76,7 +76,7 @@ class EpochWalk:
     """The endless row of shuffled epochs over `total` things, some of them a batch, and no state to save."""
 
     def __init__(self, total: int, size: int, seed: Sequence[int]) -> None:
-        self._total, self._size, self._seed = total, size, list(seed)
+        self._total, self._size, self.seed = total, size, list(seed)
         self._epoch = -1
         self._order = np.empty(0, np.int64)
 
@@ -87,12 +87,16 @@ class EpochWalk:
         while wanted > 0:
             epoch, offset = divmod(start, self._total)
             if epoch != self._epoch:
-                self._order = np.random.default_rng([*self._seed, epoch]).permutation(self._total)
+                self._order = self.shuffled(epoch, np.random.default_rng([*self.seed, epoch]))
                 self._epoch = epoch
             part = self._order[offset : offset + wanted]
             parts.append(part)
             start, wanted = start + len(part), wanted - len(part)
         return np.concatenate(parts)
+
+    def shuffled(self, epoch: int, rng: np.random.Generator) -> Int64:
+        """Return what stands in an epoch, in its order, (total,)."""
+        return rng.permutation(self._total)
 
 
 class TripleSampler:

@@ -222,7 +222,7 @@ class PairBatch:
     names: Int64  # (q,) int64, places among the names without translation; p + q is the batch's size
 
 
-class PairBatches:
+class PairBatches(EpochWalk):
     """Draws batches in shuffled epochs, in each of which every pair and every name stands once.
 
     With a temperature T above 1, or weights, the languages share an epoch's places for pairs otherwise: language l with
@@ -248,7 +248,8 @@ class PairBatches:
             raise InputError(
                 "there is neither a pair nor a name to train on", remedy="look at what was left out and why"
             )
-        self._n_pairs, self._batch, self._seed = len(pairs), batch, seed
+        super().__init__(self.rows, batch, [seed, 21])
+        self._n_pairs = len(pairs)
         counts = np.bincount(pairs.language, minlength=len(pairs.languages))
         wanted = np.array([weights.get(tag, 1.0) for tag in pairs.languages]) * counts ** (1 / temperature)
         quotas = counts if temperature == 1 and not weights else _shared_out(len(pairs), wanted)
@@ -260,28 +261,16 @@ class PairBatches:
             for number, (group, quota) in enumerate(groups)
             if quota
         ]
-        self._epoch, self._order = -1, np.empty(0, np.int64)
 
     def batch(self, number: int) -> PairBatch:
         """Return batch `number` (from 0); the same number always gives the same batch."""
-        start, wanted = number * self._batch, self._batch
-        parts = []
-        while wanted > 0:
-            epoch, offset = divmod(start, self.rows)
-            part = self._of_epoch(epoch)[offset : offset + wanted]
-            parts.append(part)
-            start, wanted = start + len(part), wanted - len(part)
-        drawn = np.concatenate(parts)
+        drawn = self.places(number)
         is_pair = drawn < self._n_pairs
         return PairBatch(drawn[is_pair], drawn[~is_pair] - self._n_pairs)
 
-    def _of_epoch(self, epoch: int) -> Int64:
+    def shuffled(self, epoch: int, rng: np.random.Generator) -> Int64:
         """Return what stands in an epoch, in its order: pairs, and from the number of pairs on names, (rows,)."""
-        if epoch != self._epoch:
-            drawn = np.concatenate([group[walk.places(epoch)] for group, walk in self._groups])
-            self._order = np.random.default_rng([self._seed, 21, epoch]).permutation(drawn)
-            self._epoch = epoch
-        return self._order
+        return rng.permutation(np.concatenate([group[walk.places(epoch)] for group, walk in self._groups]))
 
 
 def _shared_out(places: int, shares: NDArray[np.float64]) -> Int64:

@@ -15,18 +15,32 @@ from typing import Any, BinaryIO, cast
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from alphita import drafts, textio
-from alphita.encoder import layout
-from alphita.encoder.resolve import resolve
-from alphita.encoder.term_tokenizer import TermTokenizer
+from alphita import artefact, textio
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.text import whole_characters
 from alphita_lab.encoder import wordpieces
+from alphita_lab.training.sentences.scored_pairs import listed
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 PLAIN = (".txt", ".md", "")
 # A longer line is taken for several documents, so that no line is too large for memory.
 LONGEST = 1 << 22
+
+
+def files_of(corpus: str) -> dict[str, str]:
+    """Return the files that a setting lists, each with its hash.
+
+    Raises:
+        UsageError: it lists none.
+        InputError: one is not there.
+    """
+    files = [Path(file) for file in listed(corpus)]
+    if not files:
+        raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
+    for file in files:
+        if not file.is_file():
+            raise InputError("no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines")
+    return {str(file): artefact.hash_file(file) for file in files}
 
 
 def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejects | None = None) -> Iterator[str]:
@@ -155,16 +169,7 @@ class Specials:
 
 def open_tokenizer(encoder: str | Path) -> tuple[Tokenizer, str, Specials]:
     """Return an encoder's tokenizer, which neither cuts nor pads, its hash, and the tokens it puts around a text."""
-    transformer, facts = layout.read(resolve(str(encoder)))
-    own = TermTokenizer(transformer, facts)
-    with drafts.scratch() as scratch:
-        own.save(scratch)
-        tokenizer = Tokenizer.from_file(f"{scratch}/tokenizer.json")
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    if facts.lower_case:
-        normalizer = [tokenizer.normalizer] if tokenizer.normalizer else []
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *normalizer])
+    tokenizer, own = wordpieces.uncut(encoder)
     around = tokenizer.encode("a")
     inner = [place for place, special in enumerate(around.special_tokens_mask) if not special]
     before, behind = around.ids[: inner[0]], around.ids[inner[-1] + 1 :]

@@ -134,7 +134,6 @@ class DefinitionPairs:
         return Batch(terms, arrays, rows=len(place))
 
     def _draw_names(self, concepts: Int64, rng: np.random.Generator) -> Int64:
-        """Return the number of a name of each concept."""
         first, last = self._offsets[concepts], self._offsets[concepts + 1]
         share = rng.random(len(concepts))
         if self._sums is None:

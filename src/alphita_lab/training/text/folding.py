@@ -168,7 +168,6 @@ class _One:
 
 
 def _bare(text: str) -> str:
-    """Take the accents off Latin letters."""
     kept: list[str] = []
     latin = False
     for sign in unicodedata.normalize("NFD", text):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import torch
@@ -18,8 +18,15 @@ from torch.nn import functional
 from alphita_lab.encoder import bert
 from alphita_lab.objectives import replaced_token
 from alphita_lab.training.engine.forward import Rows, TermForward, TokenTable, evaluating
-from alphita_lab.training.engine.ranks import Ranks
-from alphita_lab.training.engine.steps import BYTES, MIN_TOKENS, PartSteps, seed_dropout, token_bytes, tokens_that_fit
+from alphita_lab.training.engine.steps import (
+    BYTES,
+    MIN_TOKENS,
+    Parts,
+    PartSteps,
+    seed_dropout,
+    token_bytes,
+    tokens_that_fit,
+)
 from alphita_lab.training.terms.batches import Batch, Draw
 from alphita_lab.training.terms.samplers import EpochWalk
 from alphita_lab.training.text.masked_language import (
@@ -110,14 +117,10 @@ class MaskedSteps(PartSteps[_Ready]):
         tokens: TokenTable,
         draw: Draw,
         masking: Masking,
-        *,
-        seed: int,
-        tokens_at_once: int = 0,
-        ranks: Ranks | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
         self.forward, self.head, self.tokens, self.draw, self.masking = forward, head, tokens, draw, masking
-        self.seed, self.ranks = seed, ranks or Ranks()
-        self.tokens_at_once = tokens_at_once or _tokens_that_fit(forward, masking)
+        super().__init__(lambda: _tokens_that_fit(forward, masking), **parts)
 
     def sizes(self, number: int) -> dict[str, float]:
         return _sizes(self.tokens, self.draw(number))
@@ -234,15 +237,13 @@ class ReplacedTokenSteps(PartSteps[_ReplacedReady]):
         batches: SequenceBatches,
         masking: Masking,
         *,
-        seed: int,
         weight: float = replaced_token.WEIGHT,
-        tokens_at_once: int = 0,
-        ranks: Ranks | None = None,
+        **parts: Unpack[Parts],
     ) -> None:
         self.forward, self.generator, self.head = forward, generator, head
         self.sequences, self.batches, self.masking = sequences, batches, masking
-        self.seed, self.weight, self.ranks = seed, weight, ranks or Ranks()
-        self.tokens_at_once = tokens_at_once or _replaced_tokens_that_fit(forward, generator, masking)
+        self.weight = weight
+        super().__init__(lambda: _replaced_tokens_that_fit(forward, generator, masking), **parts)
 
     def sizes(self, number: int) -> dict[str, float]:
         return _sizes(self.sequences.tokens, self.batches.batch(number))

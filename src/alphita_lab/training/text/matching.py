@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita import textio
 from alphita.errors import InputError, require
 from alphita.terminology.languages import among
 from alphita_lab.training.text.corpora import blocks
@@ -29,19 +30,7 @@ HOMONYM, HELD_OUT, NOTHING = -1, -2, -3
 LONGEST_ACRONYM = 4
 ACRONYM = re.compile(r"(?=.*[^\W\d_].*[^\W\d_])[^\W_]{2,4}", re.DOTALL)
 # Words of the language that are also names of something ("all", "may"), and what terminologies list beside diseases.
-_STOP = (
-    "and are all any but can did does for from had has have her his how its may not now off one other our out own per "
-    "she some than that the their them then there these they this those too was were what when who why will with yes "
-    "you none normal unknown unspecified "
-    "che chi come con cui dal dei del della delle dello degli gli hai hanno loro mai non nei nel nella per più poi qui "
-    "sia sono suo sua tra una uno altro altri normale nessuno nessuna "
-    "aux avec ces ceci cela des deux donc dont elle est eux les leur mais même nous par pas plus pour que qui sans ses "
-    "son sont sur une vous autre autres aucun "
-    "como del los las este esta esto fue hay más muy otra otro otros para pero por que sin son una uno ninguno "
-    "als auch auf aus bei das dem den der des die ein eine einer für hat ihr ist kein keine mit nach nicht noch nur "
-    "oder sich sie sind und von vom war wie wird zum zur andere"
-)
-STOP = frozenset(_STOP.split())
+STOP = frozenset(" ".join(row["words"] for row in textio.packaged(__package__, "stop_words.tsv")).split())
 
 
 @dataclass

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from alphita import artefact, drafts
@@ -20,7 +18,6 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.progress import say
 from alphita.terminology.store import load_terminology
 from alphita_lab.training.engine.settings import TermTraining, language_weights
-from alphita_lab.training.sentences.scored_pairs import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +26,6 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
     from alphita_lab.training.text.masked_language import Masking
     from alphita_lab.training.text.sequences import Sequences
-
-# Which stream of random numbers chooses the dev sequences.
-DEV = 48
 
 
 class Pretraining(TermTraining):
@@ -99,15 +93,9 @@ class Sources:
         cls, terminology: Terminology, split: Split | None, corpus: str, folder: Path, rejects: Path | None
     ) -> Sources:
         """Look at the files that `corpus` names."""
-        files = [Path(file) for file in listed(corpus)]
-        if not files:
-            raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
-        for file in files:
-            if not file.is_file():
-                raise InputError(
-                    "no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines"
-                )
-        return cls(terminology, split, {str(file): artefact.hash_file(file) for file in files}, folder, rejects)
+        from alphita_lab.training.text.corpora import files_of
+
+        return cls(terminology, split, files_of(corpus), folder, rejects)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -254,19 +242,6 @@ def _unusable(lines: int, sources: Sources) -> str:
     """Say how many lines of the corpus are passed over, and where they are listed."""
     where = f"each is in {sources.rejects} with its number" if sources.rejects else "--dry-run lists none"
     return f"{lines:,} lines of the corpus cannot be used; {where}"
-
-
-def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the numbers of sequences to score with and of those that train, each ascending."""
-    if config.dev_sequences >= n:
-        raise InputError(
-            f"the corpus gives {n:,} sequences, none of them left to train on",
-            field="dev_sequences",
-            value=config.dev_sequences,
-            remedy="give more text, or hold out fewer",
-        )
-    order = np.random.default_rng([config.seed, DEV]).permutation(n)
-    return np.sort(order[: config.dev_sequences]), np.sort(order[config.dev_sequences :])
 
 
 def masking(start: str | Path, share: float, shown: float) -> Masking:

@@ -177,7 +177,6 @@ def _kinds_of(text: str) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
 
 @functools.cache
 def _kinds() -> NDArray[np.uint8]:
-    """Return the kind of every code point."""
     flags = character_flags()
     kinds = np.where(flags & ALNUM, np.where(flags & WORD, JOINED, ALONE), NOTHING).astype(np.uint8)
     for code in range(sys.maxunicode + 1):
@@ -287,19 +286,19 @@ def read(folder: Path) -> tuple[TokenTable, dict[str, int]]:
     return TokenTable(ids, offsets), counts
 
 
-def choose_dev(n: int, share: float, seed: int) -> tuple[Int64, Int64]:
-    """Return the numbers of sequences that train and of those held out to score with."""
-    count = max(1, round(share * n)) if share else 0
-    if count >= n:
+def hold_out(
+    n: int, wanted: int, seed: Sequence[int], *, field: str = "dev_sequences", file: Path | None = None
+) -> tuple[Int64, Int64]:
+    """Return the numbers of the sequences that train, of n, and of those held out to score with, each ascending."""
+    if wanted >= n:
         raise InputError(
-            f"the corpus gives {n} sequences, none of them left to train on",
-            field="dev_share",
-            value=share,
-            remedy="give more text, or set dev_share=0",
+            f"the corpus gives {n:,} sequences, none of them left to train on with {wanted:,} held out",
+            file=file,
+            field=field,
+            remedy="give more text, or hold out fewer",
         )
-    held = np.zeros(n, bool)
-    held[np.random.default_rng([seed, 5]).permutation(n)[:count]] = True
-    return np.flatnonzero(~held), np.flatnonzero(held)
+    order = np.random.default_rng(seed).permutation(n)
+    return np.sort(order[wanted:]), np.sort(order[:wanted])
 
 
 def _pieces(

@@ -19,7 +19,7 @@ def umls(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
             term("UMLS:C0000005", "Noisy knee"),
             term("UMLS:C0000008", "Retired thing"),
         ],
-        retired=[("UMLS:C0000008",)],
+        retired=["UMLS:C0000008"],
         semantic_types=[("UMLS:C0000001", "Finding"), ("UMLS:C0000002", "Plant")],
     )
 
@@ -37,7 +37,7 @@ def hpo(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
             term("HP:0000106", "Old knee"),
             term("HP:0000107", "Obsolete oldest knee"),
         ],
-        retired=[("HP:0000103",), ("HP:0000104",), ("HP:0000107",)],
+        retired=["HP:0000103", "HP:0000104", "HP:0000107"],
         aliases=[("HP:0000105", "HP:0000102")],
         replacements=[("HP:0000103", REPLACED_BY, "HP:0000106"), ("HP:0000107", REPLACED_BY, "HP:0000103")],
         xrefs=[

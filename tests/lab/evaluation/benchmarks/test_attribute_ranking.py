@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.search import projection as projections
 from alphita.terminology import splits
 from alphita.terminology.loaders import products
 from alphita.terminology.splits import Split
-from alphita.terminology.store import Terminology, load_terminology, save
+from alphita.terminology.store import Terminology
 from alphita.terminology.text import DEFAULT_RULES, clean
 from alphita_lab.evaluation.benchmarks import Source
 from alphita_lab.evaluation.benchmarks import attribute_ranking as benchmark
@@ -26,7 +26,8 @@ from alphita_lab.evaluation.systems import VectorSystem, load_system
 from alphita_lab.evaluation.systems.encoder import EncoderSystem
 from alphita_lab.objectives.attribute_prediction import AttributeProjection
 from tests.reference import attribute_prediction as reference
-from tests.tiny import FINDINGS, SITES, tiny_model
+from tests.tables import loaded
+from tests.tiny import FINDINGS, SITES, spread, tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,7 @@ def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
             lines.append(f"{title}\tIndication\t{site} {finding}|{site} {learned}|{SITES[number - 1]} {learned}")
             lines.append(f"{title}\tsite\t{site}|{SITES[number - 2]}")
     (folder / "x.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with Rejects() as rejects:
-        save(products.load([folder / "x.tsv"], products.Options(), rejects), folder / "x.terminology")
-    return load_terminology(folder / "x.terminology")
+    return loaded(products, [folder / "x.tsv"], folder / "x.terminology")
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +163,6 @@ def test_vectors_are_compared_by_cosine(terminology: Terminology, held_out: Path
         ]
         cosines = [float(head @ value) / float(np.linalg.norm(head) * np.linalg.norm(value)) for value in values]
         assert result.rows["rank"][number] == reference.realistic_rank([-round(one, 9) for one in cosines])
-
-
-def spread(folder: Path) -> Path:
-    """Make a model's weights ten times as large, so that its random vectors lie well apart."""
-    path = folder / "model.safetensors"
-    weights = {name: 10 * value if value.ndim > 1 else value for name, value in load_file(path).items()}
-    save_file(weights, path, metadata={"format": "pt"})
-    return folder
 
 
 def system_of(model: Path) -> EncoderSystem:

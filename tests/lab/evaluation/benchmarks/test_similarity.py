@@ -204,7 +204,11 @@ def test_quotes_of_a_sentence_itself_are_kept(tmp_path) -> None:
     path = tmp_path / "x.tsv"
     path.write_text('1\t"bulbs" and "onions"\t"the ""old"" drug"\n', encoding="utf-8")
     pairs, counts = _pairs.read_pairs([path], "X", _pairs.Layout("\t", 1, 2, 0))
-    assert (pairs.left, pairs.right, counts.quoted) == (['"bulbs" and "onions"'], ['the "old" drug'], 1)
+    assert (pairs.left, pairs.right, counts) == (
+        ['"bulbs" and "onions"'],
+        ['the "old" drug'],
+        {"strings of X freed of quotes": 1},
+    )
 
 
 def test_sts_by_part_and_language(copied) -> None:

@@ -23,7 +23,6 @@ from alphita_lab.evaluation.scoring.results import figures_of, scored
 from alphita_lab.evaluation.systems import VectorSystem
 from tests.lab.evaluation.hash_systems import Hashes
 from tests.reference import clustering as reference
-from tests.tiny import tiny_terminology
 
 
 class Vectors:
@@ -185,13 +184,6 @@ def test_clusters_equal_plain_python_and_scikit_learn(case: tuple[np.ndarray, li
     slow_precision, slow_recall = reference.b_cubed(slow, reference.synonyms(concepts))
     np.testing.assert_allclose(precision, slow_precision)
     np.testing.assert_allclose(recall, slow_recall)
-    expected = sk.adjusted_rand_score(some.first_concept, found)
-    assert clustering.adjusted_rand(found, some.first_concept) == pytest.approx(expected)
-
-
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("clustering") / "tiny.terminology")
 
 
 def source(terminology: Terminology | None = None, data: Path | None = None) -> Source:

@@ -51,9 +51,6 @@ ODD = ["", "?", "heart", "HEART", "heart  attack", "\u200b", "糖", "zzz qqq", "
 class Encoder(HashEncoder):
     pooling, max_length, precision = "mean", 32, "fp32"
 
-    def encode(self, strings, *, show_progress=False) -> np.ndarray:
-        return super().encode(strings)
-
 
 def system_of(kind: str):
     if kind == "encoder":

@@ -15,6 +15,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import UsageError
 from alphita_lab.training.engine import lora
 from tests.contracts.recipe_cases import Given, name_of
+from tests.killing import cut_at
 from tests.tiny import tiny_model
 
 pytest.importorskip("peft")
@@ -56,9 +57,7 @@ def test_merged_layers_give_what_adapters_do_and_go_back(given: Given) -> None:
     np.testing.assert_allclose(encoder.encode(STRINGS), adapted.numpy(), atol=1e-5)
 
 
-def test_only_linear_layers_learn_and_a_cut_run_goes_on_to_the_same_weights(
-    given: Given, tmp_path: Path, monkeypatch
-) -> None:
+def test_only_linear_layers_learn_and_a_cut_run_goes_on_to_the_same_weights(given: Given, tmp_path: Path) -> None:
     figures = train(given, tmp_path / "whole", dev_synonyms=3, evaluate_every=2)
     assert "dev_acc1" in figures
     before, after = (load_file(folder / "model.safetensors") for folder in (given.model, tmp_path / "whole"))
@@ -67,17 +66,8 @@ def test_only_linear_layers_learn_and_a_cut_run_goes_on_to_the_same_weights(
     assert all(name.endswith("weight") and after[name].ndim == 2 and "embeddings" not in name for name in changed)
     from alphita_lab.training.terms.batches import TermSteps
 
-    step = TermSteps.__call__
-
-    def cut(self, number, share):
-        if number == 6:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(TermSteps, "__call__", cut)
-    with pytest.raises(KeyboardInterrupt):
+    with cut_at(TermSteps, 6):
         train(given, tmp_path / "cut", dev_synonyms=3, evaluate_every=2)
-    monkeypatch.undo()
     train(given, tmp_path / "cut", dev_synonyms=3, evaluate_every=2, resume=True)
     for name, value in load_file(tmp_path / "cut" / "model.safetensors").items():
         assert torch.equal(value, after[name]), name

@@ -14,20 +14,9 @@ from alphita import artefact
 from alphita.terminology.store import Terminology
 from tests.killing import in_this_process, train_command
 from tests.lab.training.engine.rank_job import AT_ONCE
-from tests.tiny import tiny_model, tiny_terminology
 from tests.waiting import PYTHONPATH, SECONDS, free_port, wait_until
 
 JOB = Path(__file__).with_name("rank_job.py")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny", dropout=0.0)
-
-
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
 
 
 def start(command: list[str], size: int, **options: object) -> list[subprocess.Popen[str]]:
@@ -66,16 +55,16 @@ SETTINGS = {
 }
 
 
-def command(terminology: Terminology, model: Path, **changes: object) -> list[str]:
-    return train_command("coder", terminology.path, model, SETTINGS | changes)
+def command(terminology: Terminology, undropped: Path, **changes: object) -> list[str]:
+    return train_command("coder", terminology.path, undropped, SETTINGS | changes)
 
 
 @pytest.fixture(scope="module")
-def done(terminology: Terminology, model: Path, tmp_path_factory) -> Path:
+def done(terminology: Terminology, undropped: Path, tmp_path_factory) -> Path:
     """The folder in which rank_job.py did all its jobs, and a run of one process."""
     out = tmp_path_factory.mktemp("ranks")
-    words = command(terminology, model)
-    job = [sys.executable, str(JOB), str(model), str(out), *words[3:]]
+    words = command(terminology, undropped)
+    job = [sys.executable, str(JOB), str(undropped), str(out), *words[3:]]
     ended = subprocess.run(job, env=os.environ | {"PYTHONPATH": PYTHONPATH}, text=True, capture_output=True)
     assert ended.returncode == 0, ended.stderr
     assert in_this_process([*words, "-o", str(out / "one")]) == 0
@@ -108,14 +97,14 @@ def test_a_run_of_two_processes_is_a_run_of_one(done: Path) -> None:
 
 
 def test_a_process_that_dies_ends_the_run_and_one_process_can_go_on(
-    done: Path, terminology: Terminology, model: Path
+    done: Path, terminology: Terminology, undropped: Path
 ) -> None:
     errors = printed(done / "lost", "err")[0]
     assert "another process of this run has ended" in errors
     assert "--resume" in errors
     assert "Traceback" not in errors
     assert not (done / "died").exists()
-    assert in_this_process([*command(terminology, model), "-o", str(done / "died"), "--resume"]) == 0
+    assert in_this_process([*command(terminology, undropped), "-o", str(done / "died"), "--resume"]) == 0
     assert artefact.verify(done / "died", "model")["recipe"] == "coder"
 
 
@@ -125,11 +114,11 @@ def test_gradients_are_averaged_and_scratch_is_one_folder_for_all_and_gone_when_
 
 
 @pytest.mark.slow
-def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+def test_torchrun_says_why_it_ends(terminology: Terminology, undropped: Path, tmp_path: Path) -> None:
     out = tmp_path / "model"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run = subprocess.Popen(
-        [*torchrun, *command(terminology, model, steps=100_000)[1:], "-o", str(out)],
+        [*torchrun, *command(terminology, undropped, steps=100_000)[1:], "-o", str(out)],
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -155,12 +144,12 @@ def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_pa
     ],
 )
 def test_several_processes_try_a_run_on_what_the_first_prepares(
-    terminology: Terminology, model: Path, tmp_path: Path, recipe: str, settings: dict[str, int]
+    terminology: Terminology, undropped: Path, tmp_path: Path, recipe: str, settings: dict[str, int]
 ) -> None:
     corpus = tmp_path / "notes.txt"
     corpus.write_text("".join(f"pain of the heart on day {day}, bleeding of the liver\n" for day in range(200)))
     settings = settings | {"corpus": corpus, "max_length": 24, "precision": "fp32"}
-    words = train_command(recipe, terminology.path, model, settings)[1:]
+    words = train_command(recipe, terminology.path, undropped, settings)[1:]
     processes = start([*words, "-o", str(tmp_path / "out"), "--dry-run"], 2)
     outputs = [process.communicate(timeout=SECONDS) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs

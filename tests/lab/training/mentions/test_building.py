@@ -24,8 +24,7 @@ from alphita_lab.training.mentions.store import Mentions
 from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.folding import Fold
 from alphita_lab.training.text.matching import HELD_OUT, Matcher, Matches, collect
-from tests.lab.training.mention_terms import terminology_of
-from tests.tiny import tiny_model
+from tests.tables import terminology_of
 
 NAMES = [
     ("T:1", "heart pain"),
@@ -38,11 +37,6 @@ NAMES = [
     ("T:7", "never met"),
 ]
 FILLERS = ("the", "of", "skin", "bone", "was", "seen,", "il-2", "and", "then", "(lung)", "again.", "dell'eye")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("mentions") / "model")
 
 
 @pytest.fixture(scope="module")

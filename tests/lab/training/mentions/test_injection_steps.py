@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import Split, hold_out_synonyms
-from alphita.terminology.store import Terminology
 from alphita_lab.graph.store import EntityVectors
 from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.mentions import injection
@@ -20,24 +19,15 @@ from alphita_lab.training.mentions.store import Mentions
 from alphita_lab.training.text.corpora import open_tokenizer
 from alphita_lab.training.text.masked_language import NOT_MASKED, MaskedLanguageHead, masking_of
 from alphita_lab.training.text.masked_steps import SequenceBatches
+from tests.lab.training.gradients import gradients_of, stepped
 from tests.lab.training.linked_texts import graph_of, mentions_of
-from tests.lab.training.mention_terms import terminology_of
-from tests.tiny import tiny_model, tiny_terminology
+from tests.tables import terminology_of
+from tests.tiny import tiny_terminology
 
 
 @pytest.fixture(scope="module")
-def terminology(tmp_path_factory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny", dropout=0.0)
-
-
-@pytest.fixture(scope="module")
-def mentions(tmp_path_factory, terminology, model) -> Path:
-    return mentions_of(terminology, model, tmp_path_factory.mktemp("data") / "x.mentions")
+def mentions(tmp_path_factory, terminology, undropped) -> Path:
+    return mentions_of(terminology, undropped, tmp_path_factory.mktemp("data") / "x.mentions")
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +38,16 @@ def graph(tmp_path_factory, terminology) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(mentions, graph, terminology, model) -> LinkedMentions:
-    encoder = TermEncoder.load(model, precision="fp32")
+def data(mentions, graph, terminology, undropped) -> LinkedMentions:
+    encoder = TermEncoder.load(undropped, precision="fp32")
     return injection.read_linked(str(mentions), str(graph), terminology, encoder.tokenizer_hash)
 
 
-def steps_over(model: Path, data: LinkedMentions, *, seed: int = 0, size: int = 6, **settings) -> InjectionSteps:
+def steps_over(undropped: Path, data: LinkedMentions, *, seed: int = 0, size: int = 6, **settings) -> InjectionSteps:
     torch.manual_seed(0)
-    encoder = TermEncoder.load(model, precision="fp32", device="cpu")
+    encoder = TermEncoder.load(undropped, precision="fp32", device="cpu")
     head = MaskedLanguageHead.of(encoder, seed=0)
-    tokenizer, _, specials = open_tokenizer(model)
+    tokenizer, _, specials = open_tokenizer(undropped)
     injected = inject(encoder, np.asarray(data.entities), layer=1, nearest=5)
     rows = np.arange(len(data.mentions.sequences))
     batches = SequenceBatches(rows, batch=size, seed=seed)
@@ -66,18 +56,12 @@ def steps_over(model: Path, data: LinkedMentions, *, seed: int = 0, size: int = 
     )
 
 
-def run(steps: InjectionSteps, number: int, share: float = 1.0) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    for module in (steps.injected, steps.head):
-        module.zero_grad(set_to_none=True)
-    steps.start(number, number + 1)
-    scalars = {name: float(value) for name, value in steps(number, share).items()}
-    steps.stop()
-    return scalars, gradients(steps)
+def modules(steps: InjectionSteps) -> dict[str, torch.nn.Module]:
+    return {"encoder": steps.injected, "head": steps.head}
 
 
-def gradients(steps: InjectionSteps) -> dict[str, np.ndarray]:
-    named = [*steps.injected.named_parameters(), *steps.head.named_parameters()]
-    return {name: value.grad.numpy().copy() for name, value in named if value.grad is not None}
+def run(steps: InjectionSteps, number: int, share: float = 1.0) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
+    return stepped(steps, modules(steps), number, share)
 
 
 def naive(steps: InjectionSteps, number: int, *, total: bool) -> tuple[float, float]:
@@ -107,8 +91,8 @@ def naive(steps: InjectionSteps, number: int, *, total: bool) -> tuple[float, fl
 
 @pytest.mark.parametrize("linking", ["mean", "sum"])
 @pytest.mark.parametrize("tokens_at_once", [0, 40, 1])
-def test_loss_and_gradients_are_those_of_the_equations(model, data, linking, tokens_at_once) -> None:
-    steps = steps_over(model, data, linking=linking, tokens_at_once=tokens_at_once)
+def test_loss_and_gradients_are_those_of_the_equations(undropped, data, linking, tokens_at_once) -> None:
+    steps = steps_over(undropped, data, linking=linking, tokens_at_once=tokens_at_once)
     for number in (0, 17):
         scalars, found = run(steps, number, 0.5)
         for module in (steps.injected, steps.head):
@@ -118,30 +102,30 @@ def test_loss_and_gradients_are_those_of_the_equations(model, data, linking, tok
         assert scalars["linking"] == pytest.approx(link, rel=1e-5)
         assert scalars["loss"] == pytest.approx(language + link, rel=1e-5)
         assert scalars["rows"] == len(steps.draw(number).mentions)
-        wanted = gradients(steps)
+        wanted = gradients_of(modules(steps))
         assert set(found) == set(wanted)
         for name, value in wanted.items():
             np.testing.assert_allclose(found[name], 0.5 * value, atol=2e-6, err_msg=name)
         for part in ("injection.down.weight", "injection.up.weight", "model.encoder.layer.1.output.dense.weight"):
-            assert np.abs(found[part]).max() > 1e-5
+            assert found[f"encoder.{part}"].abs().max() > 1e-5
     assert not steps.injected.injection.entities.requires_grad
 
 
-def test_two_processes_have_the_gradients_of_one(model, data) -> None:
+def test_two_processes_have_the_gradients_of_one(undropped, data) -> None:
     class Alone(Ranks):
         def gather(self, own, shares):
             return own
 
-    whole, wanted = run(steps_over(model, data), 3)
-    both = [run(steps_over(model, data, ranks=Alone(rank, 2)), 3) for rank in range(2)]
+    whole, wanted = run(steps_over(undropped, data), 3)
+    both = [run(steps_over(undropped, data, ranks=Alone(rank, 2)), 3) for rank in range(2)]
     assert both[0][0]["loss"] + both[1][0]["loss"] == pytest.approx(whole["loss"], rel=1e-5)
     for name, value in wanted.items():
         mean = (both[0][1].get(name, 0.0) + both[1][1].get(name, 0.0)) / 2
         np.testing.assert_allclose(mean, value, atol=2e-6, err_msg=name)
 
 
-def test_mentions_are_masked_whole_and_linked_all_the_same(model, data) -> None:
-    steps = steps_over(model, data, size=10)
+def test_mentions_are_masked_whole_and_linked_all_the_same(undropped, data) -> None:
+    steps = steps_over(undropped, data, size=10)
     masked_mentions = 0
     for number in range(12):
         batch = steps.draw(number)
@@ -173,8 +157,8 @@ def test_spans_that_share_a_token_become_one(spans) -> None:
     assert set(covered) == {(row, place) for row, start, end in given_spans.tolist() for place in range(start, end)}
 
 
-def test_the_dev_score_is_the_share_of_mentions_linked_right(model, data) -> None:
-    steps = steps_over(model, data)
+def test_the_dev_score_is_the_share_of_mentions_linked_right(undropped, data) -> None:
+    steps = steps_over(undropped, data)
     rows = np.arange(1, 20)
     right = total = 0
     steps.injected.train()
@@ -209,11 +193,11 @@ def test_gold_is_the_entity_of_the_form(data, terminology, graph) -> None:
     assert f"{data.counts['without_entity']:,} whose concept the graph lacks" in told
 
 
-def test_homonyms_are_not_linked(model, tmp_path) -> None:
+def test_homonyms_are_not_linked(undropped, tmp_path) -> None:
     rows = [("T:1", "cold", "en"), ("T:2", "cold", "en"), ("T:2", "chill", "en"), ("T:3", "fever", "en")]
     terminology = terminology_of(rows, tmp_path / "t.terminology")
     texts = ["the cold was seen, then fever and chill", "cold again"]
-    made = mentions_of(terminology, model, tmp_path / "t.mentions", texts=texts, ambiguous="keep")
+    made = mentions_of(terminology, undropped, tmp_path / "t.mentions", texts=texts, ambiguous="keep")
     graph = graph_of(["T:1", "T:2"], tmp_path / "t.vectors")
     data = injection.read_linked(str(made), str(graph), terminology, Mentions.load(made).manifest["tokenizer_hash"])
     assert dict(zip(data.mentions.strings.to_pylist(), data.gold.tolist(), strict=True)) == {
@@ -227,7 +211,7 @@ def test_homonyms_are_not_linked(model, tmp_path) -> None:
         injection.read_linked(str(made), str(only), terminology, data.mentions.manifest["tokenizer_hash"])
 
 
-def test_what_does_not_fit_together_is_refused(mentions, graph, terminology, model, tmp_path) -> None:
+def test_what_does_not_fit_together_is_refused(mentions, graph, terminology, undropped, tmp_path) -> None:
     tokenizer = Mentions.load(mentions).manifest["tokenizer_hash"]
 
     def read(mentions=mentions, graph=graph, tokenizer=tokenizer, split: Split | None = None) -> LinkedMentions:
@@ -243,28 +227,28 @@ def test_what_does_not_fit_together_is_refused(mentions, graph, terminology, mod
         read(mentions=graph)
     other = tiny_terminology(tmp_path / "other.terminology", types=True)
     with pytest.raises(InputError, match="made with another terminology"):
-        read(mentions=mentions_of(other, model, tmp_path / "other.mentions"))
+        read(mentions=mentions_of(other, undropped, tmp_path / "other.mentions"))
     split = hold_out_synonyms(terminology, fraction=0.3, seed=1)
     with pytest.raises(InputError, match="made without a split, and training has one"):
         read(split=split)
-    with_split = mentions_of(terminology, model, tmp_path / "split.mentions", split=split)
+    with_split = mentions_of(terminology, undropped, tmp_path / "split.mentions", split=split)
     with pytest.raises(InputError, match="made with a split, and training has none"):
         read(mentions=with_split)
-    with_text = mentions_of(terminology, model, tmp_path / "text.mentions", split=split, held_out_text=True)
+    with_text = mentions_of(terminology, undropped, tmp_path / "text.mentions", split=split, held_out_text=True)
     with pytest.raises(InputError, match=r"held-out strings stand in its texts.*without --held-out-text"):
         read(mentions=with_text, split=split)
     held = read(mentions=with_split, split=split)
     assert not {string.lower() for string in held.mentions.strings.to_pylist()} & split.cleaned
     with pytest.raises(InputError, match="no sequences, only windows"):
-        read(mentions=mentions_of(terminology, model, tmp_path / "windows.mentions", sequence_tokens=0))
+        read(mentions=mentions_of(terminology, undropped, tmp_path / "windows.mentions", sequence_tokens=0))
     with pytest.raises(InputError, match="none of the 2 concepts of these vectors"):
         read(graph=graph_of(["A:1", "A:2"], tmp_path / "a.vectors"))
 
 
-def test_a_graph_must_be_trained_without_the_triples_held_out(terminology, model, tmp_path) -> None:
+def test_a_graph_must_be_trained_without_the_triples_held_out(terminology, undropped, tmp_path) -> None:
     ids = [terminology.concept_id(row) for row in range(terminology.n_concepts)]
     split = Split([], [], [], {}, [(ids[1], "is_a", ids[0])])
-    made = mentions_of(terminology, model, tmp_path / "x.mentions", split=split)
+    made = mentions_of(terminology, undropped, tmp_path / "x.mentions", split=split)
     tokenizer = Mentions.load(made).manifest["tokenizer_hash"]
     leaky, clean = (graph_of(ids, tmp_path / f"{name}.vectors", split=name) for name in ("another", split.hash))
     with pytest.raises(InputError, match="without this split, which holds triples out"):

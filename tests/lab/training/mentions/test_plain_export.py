@@ -11,13 +11,13 @@ from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import hold_out_synonyms
-from alphita.terminology.store import Terminology
 from alphita_lab.encoder.injected_bert import InjectedBert
 from alphita_lab.training.mentions.injection import inject
 from alphita_lab.training.mentions.plain_export import Distilling, distil_plain, without_injection
 from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.terms.names import TrainingNames
-from tests.tiny import tiny_model, tiny_terminology
+from tests.killing import cut_at
+from tests.tiny import tiny_model
 
 SMALL: dict[str, Any] = {
     "batch": 32,
@@ -29,11 +29,6 @@ SMALL: dict[str, Any] = {
     "checkpoint_every": 10,
     "dropout": 0.0,
 }
-
-
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
 
 
 @pytest.fixture(scope="module")
@@ -88,20 +83,11 @@ def test_without_injection_is_the_model_inside(injected) -> None:
         assert torch.equal(value, weights[name])
 
 
-def test_a_run_that_was_cut_goes_on_to_the_same_weights(terminology, injected, tmp_path, monkeypatch) -> None:
+def test_a_run_that_was_cut_goes_on_to_the_same_weights(terminology, injected, tmp_path) -> None:
     settings = Distilling(**SMALL | {"dropout": 0.1})
     distil_plain(injected, tmp_path / "whole", terminology, settings)
-    step = TermSteps.__call__
-
-    def cut(self: TermSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == 14:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(TermSteps, "__call__", cut)
-    with pytest.raises(KeyboardInterrupt):
+    with cut_at(TermSteps, 14):
         distil_plain(injected, tmp_path / "cut", terminology, settings)
-    monkeypatch.undo()
     with pytest.raises(UsageError, match="--resume"):
         distil_plain(injected, tmp_path / "cut", terminology, settings)
     distil_plain(injected, tmp_path / "cut", terminology, settings, resume=True)

@@ -17,7 +17,7 @@ from alphita_lab.training.mentions.building import MentionSettings, build
 from alphita_lab.training.mentions.rows import mention_rows
 from alphita_lab.training.mentions.store import Mentions
 from alphita_lab.training.terms.names import TrainingNames
-from tests.lab.training.mention_terms import terminology_of
+from tests.tables import terminology_of
 from tests.tiny import tiny_model
 
 NAMES = [

@@ -4,17 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.terminology.loaders import obo, products
-from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split
-from alphita.terminology.store import Terminology, load_terminology, save
+from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita_lab.training.products import attribute_data
 from alphita_lab.training.products.attribute_data import (
@@ -28,6 +26,7 @@ from alphita_lab.training.products.attribute_data import (
     values_of,
 )
 from tests.reference.attribute_prediction import realistic_rank
+from tests.tables import loaded, terminology_of
 
 ROWS = [
     ("1", "Cold Granules", "Indication", "headache|fever|Nasal-congestion"),
@@ -43,9 +42,7 @@ ROWS = [
 def imported(folder: Path, rows=ROWS) -> Terminology:
     lines = ["id\ttitle\tattribute_name\tattribute_values", *("\t".join(row) for row in rows)]
     (folder / "x.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with Rejects() as rejects:
-        save(products.load([folder / "x.tsv"], products.Options(), rejects), folder / "x.terminology")
-    return load_terminology(folder / "x.terminology")
+    return loaded(products, [folder / "x.tsv"], folder / "x.terminology")
 
 
 @pytest.fixture(scope="module")
@@ -95,14 +92,9 @@ def test_names_are_those_in_the_languages(terminology: Terminology, tmp_path: Pa
         ("V:2", "Cough", "en"),
         ("V:2", "Tosse", "it"),
     ]
-    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(
-        preferred=pl.Series([language == "en" for *_, language in rows]), source=pl.lit("T")
-    )
     triples = [("P:1", "use", "V:1"), ("P:1", "use", "V:2"), ("P:2", "use", "V:2")]
-    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row")
-    concepts = pl.DataFrame({"id": sorted({row[0] for row in rows})}).with_columns(source=pl.lit("T"))
-    save(Tables(concepts, terms, relations.with_columns(source=pl.lit("T"))), tmp_path / "x.terminology")
-    spoken = load_terminology(tmp_path / "x.terminology")
+    terms = [(*row, row[2] == "en") for row in rows]
+    spoken = terminology_of(terms, tmp_path / "x.terminology", relations=triples)
     table = read_products(spoken, languages=["it"])
     assert said(table) == {("gocce auricolari", "use", "otalgia"), ("gocce auricolari", "use", "tosse")}
     assert table.counts["unnamed"] == 1
@@ -126,9 +118,7 @@ def ontology(folder: Path, *concepts: str) -> Terminology:
     """The lines of concept number n, from 1 on, with ", " between them."""
     stanzas = [f"[Term]\nid: T:{n}\n" + lines.replace(", ", "\n") for n, lines in enumerate(concepts, 1)]
     (folder / "x.obo").write_text("\n\n".join(["format-version: 1.2", *stanzas]) + "\n")
-    with Rejects() as rejects:
-        save(obo.load([folder / "x.obo"], obo.Options(), rejects), folder / "x.terminology")
-    return load_terminology(folder / "x.terminology")
+    return loaded(obo, [folder / "x.obo"], folder / "x.terminology")
 
 
 def test_unnamed_and_retired_concepts_are_set_aside(tmp_path: Path) -> None:

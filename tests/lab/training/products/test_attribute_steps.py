@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
@@ -15,16 +15,9 @@ from alphita_lab.training.engine.ranks import Ranks
 from alphita_lab.training.products import attribute_steps
 from alphita_lab.training.products.attribute_data import NOT_THERE, Products, ProductTable
 from alphita_lab.training.products.attribute_steps import AttributeSteps, load_projection
+from tests.lab.training.gradients import gradients_of
 from tests.reference import attribute_prediction as reference
-from tests.tiny import FINDINGS, SITES, tiny_model
-
-
-def spread(folder: Path) -> Path:
-    """Make a model's weights ten times as large, so that its random vectors lie well apart."""
-    path = folder / "model.safetensors"
-    weights = {name: 10 * value if value.ndim > 1 else value for name, value in load_file(path).items()}
-    save_file(weights, path, metadata={"format": "pt"})
-    return folder
+from tests.tiny import FINDINGS, SITES, spread, tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +74,7 @@ def run(steps: AttributeSteps, numbers: range = range(2)) -> dict[str, torch.Ten
 
 
 def gradients(steps: AttributeSteps) -> dict[str, torch.Tensor]:
-    modules = {"encoder": steps.forward.module, "projection": steps.projection}
-    return {
-        f"{name}.{key}": parameter.grad.clone()
-        for name, module in modules.items()
-        for key, parameter in module.named_parameters()
-        if parameter.grad is not None
-    }
+    return gradients_of({"encoder": steps.forward.module, "projection": steps.projection})
 
 
 @pytest.mark.parametrize("at_once", [30, 150])

@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import languages, store
-from alphita.terminology.model import Tables
+from alphita.terminology import languages
 from alphita.terminology.splits import hold_out_concepts
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.training.terms import aligned_pairs, terminology_pairs
 from alphita_lab.training.terms.aligned_pairs import AlignedPairs, can_be, scripts_of_language
 from alphita_lab.training.terms.terminology_pairs import names_in, of_editions, source_names
+from tests.tables import terminology_of
 
 Make = Callable[..., Terminology]
-COLUMNS = ("concept", "string", "language", "preferred", "scope", "status", "type")
 ROWS = [
     ("T:1", "Seizure", "en", True),
     ("T:1", "Epileptic seizure", "en", False),
@@ -59,14 +57,7 @@ def make(tmp_path: Path) -> Make:
     """Return a function: rows, retired ids, aliases -> a terminology."""
 
     def run(rows: list[tuple[Any, ...]], name: str = "t", retired: tuple[str, ...] = (), **tables: Any) -> Terminology:
-        defaults = ("", "", "", False, "exact", "official", None)
-        full = [(*row, *defaults[len(row) :]) for row in rows]
-        terms = pl.DataFrame(full, schema=dict.fromkeys(COLUMNS), orient="row").with_columns(source=pl.lit("T"))
-        ids = sorted({row[0] for row in rows})
-        concepts = pl.DataFrame({"id": ids, "retired": [one in retired for one in ids]})
-        path = tmp_path / f"{name}.terminology"
-        store.save(Tables(concepts.with_columns(source=pl.lit("T")), terms, **tables), path)
-        return store.load_terminology(path)
+        return terminology_of(rows, tmp_path / f"{name}.terminology", retired=retired, **tables)
 
     return run
 
@@ -214,7 +205,7 @@ def test_no_name_of_a_held_out_concept_trains_in_any_language(homonyms: Terminol
 
 
 def test_editions_are_joined_by_id_and_alternative_id(make: Make) -> None:
-    aliases = pl.DataFrame({"concept": ["T:2"], "alias": ["T:9"], "source": ["T"]})
+    aliases = [("T:2", "T:9")]
     english = make([("T:1", "Fever", "en", True), ("T:2", "Rash", "en", True)], "international", aliases=aliases)
     spanish = make(
         [
@@ -235,7 +226,7 @@ def test_editions_are_joined_by_id_and_alternative_id(make: Make) -> None:
 
 
 def test_a_held_out_concept_is_known_by_its_alternative_id_in_the_other_edition(make: Make) -> None:
-    aliases = pl.DataFrame({"concept": ["T:2"], "alias": ["T:9"], "source": ["T"]})
+    aliases = [("T:2", "T:9")]
     english = make([("T:1", "Fever", "en", True), ("T:2", "Rash", "en", True)], "international", aliases=aliases)
     spanish = make([("T:1", "Erupción", "es", True), ("T:1", "Fiebre", "es"), ("T:9", "Erupción", "es", True)], "es")
     pairs = of_editions(english, spanish, pairing="synonyms", exclude_concepts={"T:2"})
@@ -380,8 +371,8 @@ def test_whether_a_string_can_be_of_its_language(rows: str, possible: bool) -> N
 
 def test_the_table_of_scripts_names_languages_each_once_a_script() -> None:
     for tags in aligned_pairs._LANGUAGES.values():
-        assert len(set(tags.split())) == len(tags.split())
-        for tag in tags.split():
+        assert len(set(tags)) == len(tags)
+        for tag in tags:
             assert languages.normalize(tag) == tag
     assert scripts_of_language("sr") == {"LATIN", "CYRILLIC"}
     assert scripts_of_language("zh-Hant-TW") == {"CJK"}

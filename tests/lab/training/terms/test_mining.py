@@ -206,7 +206,7 @@ def test_anchors_come_in_epochs_with_other_names_of_their_concept(
     drawn = [sampler.anchors(number) for number in range(batches)]
     # Each name once an epoch: 2 * size epochs in all.
     assert Counter(np.concatenate(drawn).tolist()) == dict.fromkeys(eligible, 2 * size)
-    np.testing.assert_array_equal(np.concatenate(drawn[1:4]), sampler.anchors_of(1, len(drawn[1:4])))
+    np.testing.assert_array_equal(np.concatenate(drawn[1:4]), sampler.anchors_of(1, 4))
     for number in (0, batches - 1):
         shown = sampler.synonyms(number, drawn[number])
         for anchor, names in zip(drawn[number].tolist(), shown, strict=True):

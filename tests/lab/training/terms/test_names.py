@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 import pytest
 
 from alphita.config import resolve
 from alphita.errors import InputError, UsageError
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 from alphita_lab.recipes import coder
 from alphita_lab.training.engine.settings import language_weights
 from alphita_lab.training.terms.names import TrainingNames
 from alphita_lab.training.terms.samplers import TripleSampler
+from tests.tables import terminology_of
 from tests.tiny import tiny_terminology
 
 
@@ -31,11 +29,7 @@ def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
             (f"x{number}", "it"),
         )
     ]
-    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(source=pl.lit("T"))
-    concepts = pl.DataFrame({"id": [f"T:{number}" for number in range(10)]}).with_columns(source=pl.lit("T"))
-    path = tmp_path_factory.mktemp("names") / "t.terminology"
-    store.save(Tables(concepts, terms), path)
-    return store.load_terminology(path)
+    return terminology_of(rows, tmp_path_factory.mktemp("names") / "t.terminology")
 
 
 def test_without_languages_all_names_train_alike(terminology: Terminology) -> None:
@@ -73,12 +67,7 @@ def test_a_language_without_names_is_a_clear_error(terminology: Terminology) -> 
 
 def test_a_language_takes_its_regions_each_with_the_narrowest_weight(tmp_path) -> None:
     tagged = [("colour", "en-GB"), ("color", "en-US"), ("hue", "en"), ("tinta", "it"), ("farbe", "de")]
-    terms = pl.DataFrame(tagged, schema=["string", "language"], orient="row").with_columns(
-        concept=pl.lit("T:1"), source=pl.lit("T")
-    )
-    concepts = pl.DataFrame({"id": ["T:1"]}).with_columns(source=pl.lit("T"))
-    store.save(Tables(concepts, terms), tmp_path / "t.terminology")
-    terminology = store.load_terminology(tmp_path / "t.terminology")
+    terminology = terminology_of([("T:1", *one) for one in tagged], tmp_path / "t.terminology")
     names = TrainingNames(terminology, languages={"en": 1.0, "en-GB": 4.0, "it": 2.0})
     assert names.weights is not None
     found = dict(zip(names.strings, names.weights.tolist(), strict=True))

@@ -6,14 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split, hold_out_concepts
 from alphita.terminology.store import Terminology
 from alphita_lab.training.terms.aligned_pairs import AlignedPairs, Collected
@@ -28,16 +25,10 @@ from alphita_lab.training.terms.translation_data import (
     numbered,
 )
 from tests.doubles import HashEncoder
+from tests.tables import terminology_of
 
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 Rows = list[tuple[str, str, str, bool]]
-
-
-def make(path: Path, terms: Rows) -> Terminology:
-    frame = pl.DataFrame(terms, schema=["concept", "string", "language", "preferred"], orient="row")
-    concepts = pl.DataFrame({"id": sorted({row[0] for row in terms})}).with_columns(source=pl.lit("T"))
-    store.save(Tables(concepts, frame.with_columns(source=pl.lit("T"))), path)
-    return store.load_terminology(path)
 
 
 def named(language: str, *, synonym: bool = False) -> Rows:
@@ -47,11 +38,11 @@ def named(language: str, *, synonym: bool = False) -> Rows:
 
 @pytest.fixture
 def terminology(tmp_path: Path) -> Terminology:
-    return make(tmp_path / "t.terminology", [*named("en", synonym=True), *named("it", synonym=True)])
+    return terminology_of([*named("en", synonym=True), *named("it", synonym=True)], tmp_path / "t.terminology")
 
 
 def test_all_kinds_of_pairs_stand_together_each_once(terminology: Terminology, tmp_path: Path) -> None:
-    edition = make(tmp_path / "e.terminology", [*named("it"), *named("pt-BR")])
+    edition = terminology_of([*named("it"), *named("pt-BR")], tmp_path / "e.terminology")
     file = tmp_path / "p.tsv"
     file.write_text(
         "source\ttranslation\tlanguage\none en\tone it\tit\none en\tuno\tit\nlast\tletzte\tde\nsame\tsame\tde\n",
@@ -72,7 +63,7 @@ def test_all_kinds_of_pairs_stand_together_each_once(terminology: Terminology, t
 
 
 def test_languages_are_those_asked_for_from_wherever(terminology: Terminology, tmp_path: Path) -> None:
-    edition = make(tmp_path / "e.terminology", [*named("pt-BR"), *named("es")])
+    edition = terminology_of([*named("pt-BR"), *named("es")], tmp_path / "e.terminology")
     file = tmp_path / "p.tsv"
     file.write_text("source\ttranslation\tlanguage\na b\tc d\tes\na b\te f\tpt-PT\n", encoding="utf-8")
     data = gather(terminology, Wanted("en", languages=["pt"], editions=[str(edition.path)], files=[str(file)]))
@@ -85,7 +76,7 @@ def test_languages_are_those_asked_for_from_wherever(terminology: Terminology, t
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_dev_pairs_train_in_no_way(terminology: Terminology, tmp_path: Path, seed: int) -> None:
-    edition = make(tmp_path / "e.terminology", named("de"))
+    edition = terminology_of(named("de"), tmp_path / "e.terminology")
     data = gather(terminology, Wanted("en", editions=[str(edition.path)], dev=5, seed=seed))
     # Three concepts, each with both of its languages.
     assert data.dev.by_language() == {"de": 3, "it": 3}
@@ -101,7 +92,7 @@ def test_dev_pairs_train_in_no_way(terminology: Terminology, tmp_path: Path, see
 def test_a_split_of_strings_takes_strings_and_one_of_concepts_all_their_names(
     terminology: Terminology, tmp_path: Path
 ) -> None:
-    edition = make(tmp_path / "e.terminology", named("de"))
+    edition = terminology_of(named("de"), tmp_path / "e.terminology")
     strings = Split(["two it"], ["T:1"], ["test"], {"method": "hold_out_synonyms"})
     data = gather(terminology, Wanted("en", editions=[str(edition.path)]), split=strings)
     assert data.pairs.by_language() == {"de": 10, "it": 9}
@@ -120,7 +111,7 @@ def test_nothing_left_is_an_error_that_says_why(terminology: Terminology, tmp_pa
     with pytest.raises(InputError, match=r"no pair of a name and its translation.*held out") as caught:
         gather(terminology, Wanted("en"), split=everything)
     assert caught.value.remedy
-    english = make(tmp_path / "english.terminology", named("en"))
+    english = terminology_of(named("en"), tmp_path / "english.terminology")
     with pytest.raises(InputError, match="its languages are en"):
         gather(english, Wanted("en"))
     with pytest.raises(InputError, match="no such terminology"):

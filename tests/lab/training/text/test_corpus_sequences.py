@@ -17,16 +17,10 @@ from alphita_lab.encoder.wordpieces import count_words, fertility, open_wordpiec
 from alphita_lab.training.text import corpora
 from alphita_lab.training.text.corpora import Specials, open_tokenizer
 from alphita_lab.training.text.matching import HeldOut
-from alphita_lab.training.text.sequences import choose_dev, pack, read
-from tests.tiny import tiny_model
+from alphita_lab.training.text.sequences import hold_out, pack, read
 
 CLS, SEP = 2, 3
 NONE = HeldOut(())
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +159,16 @@ def test_a_corpus_without_text_is_a_clear_error(opened) -> None:
 
 @given(st.integers(2, 400), st.floats(0, 0.6), st.integers(0, 5))
 def test_dev_sequences_are_a_share_drawn_by_the_seed(n: int, share: float, seed: int) -> None:
-    trained, dev = choose_dev(n, share, seed)
+    trained, dev = hold_out(n, int(share * n), [seed])
     assert sorted([*trained, *dev]) == list(range(n))
-    assert len(dev) == (max(1, round(share * n)) if share else 0)
-    again = choose_dev(n, share, seed)
-    assert np.array_equal(dev, again[1])
+    assert len(dev) == int(share * n)
+    assert np.array_equal(dev, hold_out(n, int(share * n), [seed])[1])
 
 
 def test_dev_sequences_leave_some_to_train_on() -> None:
-    assert not np.array_equal(choose_dev(100, 0.2, 0)[1], choose_dev(100, 0.2, 1)[1])
-    with pytest.raises(InputError, match=r"none of them left .*dev_share=0"):
-        choose_dev(1, 0.01, 0)
+    assert not np.array_equal(hold_out(100, 20, [0])[1], hold_out(100, 20, [1])[1])
+    with pytest.raises(InputError, match="none of them left"):
+        hold_out(1, 1, [0])
 
 
 # What a corpus would add to the vocabulary.

@@ -31,7 +31,7 @@ from alphita_lab.training.text.masked_language import (
     token_states,
 )
 from alphita_lab.training.text.masked_steps import SCORED, TRAINED, MaskedSteps, SequenceBatches
-from tests.tiny import tiny_model
+from tests.lab.training.gradients import stepped
 
 # [PAD] [UNK] [CLS] [SEP] [MASK]
 SPECIAL = (0, 1, 2, 3, 4)
@@ -48,12 +48,7 @@ KINDS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("plain") / "tiny", dropout=0.0)
-
-
-def masked_lm(folder: Path, plain: Path, kind: str = "bert", **changes: Any) -> Any:
+def masked_lm(folder: Path, undropped: Path, kind: str = "bert", **changes: Any) -> Any:
     """Write a model with its head as transformers does, and return it."""
     torch.manual_seed(1)
     model = KINDS[kind]()
@@ -63,13 +58,13 @@ def masked_lm(folder: Path, plain: Path, kind: str = "bert", **changes: Any) -> 
         if parameter.ndim == 1:
             torch.nn.init.normal_(parameter, mean=1.0 if "orm" in name else 0.0)
     model.eval().save_pretrained(folder)
-    (folder / "tokenizer.json").write_bytes((plain / "tokenizer.json").read_bytes())
+    (folder / "tokenizer.json").write_bytes((undropped / "tokenizer.json").read_bytes())
     return model
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_head_guesses_as_the_model_it_was_saved_with(kind: str, plain: Path, tmp_path: Path) -> None:
-    model = masked_lm(tmp_path / "m", plain, kind)
+def test_a_saved_head_guesses_as_the_model_it_was_saved_with(kind: str, undropped: Path, tmp_path: Path) -> None:
+    model = masked_lm(tmp_path / "m", undropped, kind)
     encoder = TermEncoder.load(tmp_path / "m", precision="fp32", device="cpu")
     head = MaskedLanguageHead.of(encoder, seed=0)
     forward = TermForward(encoder, precision="fp32")
@@ -87,8 +82,8 @@ def test_a_saved_head_guesses_as_the_model_it_was_saved_with(kind: str, plain: P
     assert not any("embeddings" in name for name, _ in head.named_parameters())
 
 
-def test_a_decoder_of_its_own_stays_apart(plain: Path, tmp_path: Path) -> None:
-    masked_lm(tmp_path / "m", plain)
+def test_a_decoder_of_its_own_stays_apart(undropped: Path, tmp_path: Path) -> None:
+    masked_lm(tmp_path / "m", undropped)
     state = load_file(tmp_path / "m" / "model.safetensors")
     other = torch.randn(74, 32)
     save_file(state | {"cls.predictions.decoder.weight": other}, tmp_path / "m" / "model.safetensors", {"format": "pt"})
@@ -101,8 +96,8 @@ def test_a_decoder_of_its_own_stays_apart(plain: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(head(states), expected)
 
 
-def test_old_checkpoints_call_the_norm_gamma_and_beta(plain: Path, tmp_path: Path) -> None:
-    masked_lm(tmp_path / "m", plain)
+def test_old_checkpoints_call_the_norm_gamma_and_beta(undropped: Path, tmp_path: Path) -> None:
+    masked_lm(tmp_path / "m", undropped)
     file = tmp_path / "m" / "model.safetensors"
     state = load_file(file)
     norm = "cls.predictions.transform.LayerNorm"
@@ -113,8 +108,8 @@ def test_old_checkpoints_call_the_norm_gamma_and_beta(plain: Path, tmp_path: Pat
     assert torch.equal(head.norm.bias.detach(), beta)
 
 
-def test_without_a_saved_head_a_new_one_is_drawn_by_its_seed(plain: Path) -> None:
-    encoder = TermEncoder.load(plain, precision="fp32", device="cpu")
+def test_without_a_saved_head_a_new_one_is_drawn_by_its_seed(undropped: Path) -> None:
+    encoder = TermEncoder.load(undropped, precision="fp32", device="cpu")
     one, same, other = (MaskedLanguageHead.of(encoder, seed=seed) for seed in (3, 3, 4))
     assert torch.equal(one.dense.weight, same.dense.weight)
     assert not torch.equal(one.dense.weight, other.dense.weight)
@@ -132,8 +127,8 @@ def test_without_a_saved_head_a_new_one_is_drawn_by_its_seed(plain: Path) -> Non
     torch.testing.assert_close(one(states), 2 * before)
 
 
-def test_a_head_kept_beside_the_model_is_found_again(plain: Path, tmp_path: Path) -> None:
-    encoder = TermEncoder.load(plain, precision="fp32", device="cpu")
+def test_a_head_kept_beside_the_model_is_found_again(undropped: Path, tmp_path: Path) -> None:
+    encoder = TermEncoder.load(undropped, precision="fp32", device="cpu")
     encoder.save(tmp_path / "m", onnx=False)
     head = MaskedLanguageHead.of(encoder, seed=5)
     torch.nn.init.normal_(head.bias)
@@ -148,8 +143,8 @@ def test_a_head_kept_beside_the_model_is_found_again(plain: Path, tmp_path: Path
         MaskedLanguageHead.of(encoder.load(tmp_path / "m", precision="fp32", device="cpu"), seed=0)
 
 
-def test_an_extended_vocabulary_extends_the_head(plain: Path, tmp_path: Path) -> None:
-    model = masked_lm(tmp_path / "m", plain)
+def test_an_extended_vocabulary_extends_the_head(undropped: Path, tmp_path: Path) -> None:
+    model = masked_lm(tmp_path / "m", undropped)
     vocabulary.extend(tmp_path / "m", ["polmone", "rene"], tmp_path / "more")
     encoder = TermEncoder.load(tmp_path / "more", precision="fp32", device="cpu")
     head = MaskedLanguageHead.of(encoder, seed=0)
@@ -159,8 +154,8 @@ def test_an_extended_vocabulary_extends_the_head(plain: Path, tmp_path: Path) ->
     assert head.decoder is None
 
 
-def test_an_encoder_with_entities_keeps_the_head_of_its_bert(plain: Path, tmp_path: Path) -> None:
-    masked_lm(tmp_path / "m", plain)
+def test_an_encoder_with_entities_keeps_the_head_of_its_bert(undropped: Path, tmp_path: Path) -> None:
+    masked_lm(tmp_path / "m", undropped)
     encoder = TermEncoder.load(tmp_path / "m", precision="fp32", device="cpu")
     before = MaskedLanguageHead.of(encoder, seed=0)
     injected = inject(encoder, torch.randn(6, 4), layer=1, nearest=2)
@@ -171,16 +166,16 @@ def test_an_encoder_with_entities_keeps_the_head_of_its_bert(plain: Path, tmp_pa
     assert injected.model.embeddings.word_embeddings.weight.grad is not None  # type: ignore[union-attr]
 
 
-def test_special_tokens_are_neither_masked_nor_put_in(plain: Path) -> None:
-    tokenizer, _, specials = open_tokenizer(plain)
+def test_special_tokens_are_neither_masked_nor_put_in(undropped: Path) -> None:
+    tokenizer, _, specials = open_tokenizer(undropped)
     masking = masking_of(tokenizer, specials, share=0.2)
     assert (masking.mask_id, masking.special_ids, masking.share) == (4, SPECIAL, 0.2)
     assert masking.vocabulary == tokenizer.get_vocab_size()
     assert (masking.masked, masking.random) == (0.8, 0.1)
 
 
-def test_a_tokenizer_without_a_mask_is_refused(plain: Path, monkeypatch) -> None:
-    tokenizer, _, specials = open_tokenizer(plain)
+def test_a_tokenizer_without_a_mask_is_refused(undropped: Path, monkeypatch) -> None:
+    tokenizer, _, specials = open_tokenizer(undropped)
     monkeypatch.setattr(masked_language, "MASKS", ("[NONE]",))
     with pytest.raises(InputError, match="no mask token"):
         masking_of(tokenizer, specials)
@@ -199,8 +194,8 @@ def table() -> TokenTable:
     return TokenTable(np.concatenate(rows).astype(np.int32), offsets)
 
 
-def steps(plain: Path, table: TokenTable, **given: Any) -> MaskedSteps:
-    encoder = TermEncoder.load(plain, precision="fp32", device="cpu")
+def steps(undropped: Path, table: TokenTable, **given: Any) -> MaskedSteps:
+    encoder = TermEncoder.load(undropped, precision="fp32", device="cpu")
     forward = TermForward(encoder, precision="fp32", dropout=given.pop("dropout", None))
     head = MaskedLanguageHead.of(encoder, seed=0)
     masking = Masking(4, SPECIAL, 60, share=0.3)
@@ -209,18 +204,8 @@ def steps(plain: Path, table: TokenTable, **given: Any) -> MaskedSteps:
 
 
 def gradients(steps: MaskedSteps, number: int, share: float = 1.0) -> tuple[float, dict[str, torch.Tensor]]:
-    modules = {"encoder": steps.forward.module, "head": steps.head}
-    for module in modules.values():
-        module.zero_grad()
-    steps.start(number, number + 1)
-    scalars = steps(number, share)
-    steps.stop()
-    return float(scalars["loss"]), {
-        f"{name}.{key}": value.grad.clone()
-        for name, module in modules.items()
-        for key, value in module.named_parameters()
-        if value.grad is not None
-    }
+    scalars, found = stepped(steps, {"encoder": steps.forward.module, "head": steps.head}, number, share)
+    return scalars["loss"], found
 
 
 def by_hand(steps: MaskedSteps, rows: list[np.ndarray], random: np.random.Generator) -> tuple[Any, int, int]:
@@ -242,8 +227,8 @@ def by_hand(steps: MaskedSteps, rows: list[np.ndarray], random: np.random.Genera
     return total, masked, right
 
 
-def test_loss_and_gradient_are_those_of_a_loop_over_masked_tokens(plain: Path, table: TokenTable) -> None:
-    one, other = steps(plain, table), steps(plain, table)
+def test_loss_and_gradient_are_those_of_a_loop_over_masked_tokens(undropped: Path, table: TokenTable) -> None:
+    one, other = steps(undropped, table), steps(undropped, table)
     loss, found = gradients(one, 4, 0.5)
     rows = [table.rows(np.array([row]))[0] for row in one.draw(4).terms]
     total, masked, _ = by_hand(other, rows, np.random.default_rng([3, TRAINED, 4]))
@@ -261,11 +246,11 @@ def test_loss_and_gradient_are_those_of_a_loop_over_masked_tokens(plain: Path, t
     assert compared == len(found)
 
 
-def test_parts_and_processes_add_up_to_the_whole(plain: Path, table: TokenTable) -> None:
-    loss, whole = gradients(steps(plain, table), 2)
-    in_parts, parts = gradients(steps(plain, table, tokens_at_once=25), 2)
+def test_parts_and_processes_add_up_to_the_whole(undropped: Path, table: TokenTable) -> None:
+    loss, whole = gradients(steps(undropped, table), 2)
+    in_parts, parts = gradients(steps(undropped, table, tokens_at_once=25), 2)
     assert in_parts == pytest.approx(loss, rel=1e-5)
-    shared = [gradients(steps(plain, table, ranks=Ranks(rank, 2)), 2) for rank in (0, 1)]
+    shared = [gradients(steps(undropped, table, ranks=Ranks(rank, 2)), 2) for rank in (0, 1)]
     assert sum(own for own, _ in shared) / 2 == pytest.approx(loss, rel=1e-5)
     for name, value in whole.items():
         torch.testing.assert_close(parts[name], value, atol=1e-6, rtol=1e-4)
@@ -273,35 +258,35 @@ def test_parts_and_processes_add_up_to_the_whole(plain: Path, table: TokenTable)
         torch.testing.assert_close(mean, value, atol=1e-6, rtol=1e-4)
 
 
-def test_too_little_memory_says_what_to_set(plain: Path, table: TokenTable, monkeypatch) -> None:
+def test_too_little_memory_says_what_to_set(undropped: Path, table: TokenTable, monkeypatch) -> None:
     def exhausted(*_: Any) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(masked_steps, "token_states", exhausted)
     with pytest.raises(AlphitaError, match=r"with 512 tokens encoded at once; .* tokens_at_once=256"):
-        gradients(steps(plain, table, tokens_at_once=512), 0)
+        gradients(steps(undropped, table, tokens_at_once=512), 0)
 
 
-def test_a_batch_with_nothing_to_mask_has_no_loss(plain: Path) -> None:
+def test_a_batch_with_nothing_to_mask_has_no_loss(undropped: Path) -> None:
     empty = TokenTable(np.array([2, 1, 3], np.int32), np.array([0, 3]))
-    loss, found = gradients(steps(plain, empty, draw=lambda _: Batch(np.array([0]), {}, 1)), 0)
+    loss, found = gradients(steps(undropped, empty, draw=lambda _: Batch(np.array([0]), {}, 1)), 0)
     assert (loss, found) == (0.0, {})
 
 
-def test_the_score_is_that_of_a_loop_and_does_not_depend_on_parts(plain: Path, table: TokenTable) -> None:
+def test_the_score_is_that_of_a_loop_and_does_not_depend_on_parts(undropped: Path, table: TokenTable) -> None:
     given = np.array([1, 3, 4, 8, 10])
-    scorer = steps(plain, table, dropout=0.5)
+    scorer = steps(undropped, table, dropout=0.5)
     scorer.head.train()
     scorer.forward.module.eval()
     score = scorer.score(given)
     assert scorer.head.training
     assert not scorer.forward.module.training
     assert scorer.score(given) == score
-    in_parts = steps(plain, table, tokens_at_once=20).score(given)
+    in_parts = steps(undropped, table, tokens_at_once=20).score(given)
     assert in_parts == pytest.approx(score, rel=1e-5)
     rows = [table.rows(np.array([row]))[0] for row in given]
     with torch.no_grad():
-        total, masked, right = by_hand(steps(plain, table), rows, np.random.default_rng([3, SCORED]))
+        total, masked, right = by_hand(steps(undropped, table), rows, np.random.default_rng([3, SCORED]))
     assert score["dev_log_probability"] == pytest.approx(-float(total.detach()) / masked, rel=1e-5)
     assert score["dev_perplexity"] == pytest.approx(math.exp(float(total.detach()) / masked), rel=1e-5)
     assert score["dev_accuracy"] == pytest.approx(right / masked)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from alphita.errors import InputError
 from alphita_lab.training.text.folding import Fold
 from alphita_lab.training.text.matching import HELD_OUT, Forms, Matcher, collect, is_acronym_of
-from tests.lab.training.mention_terms import terminology_of
 from tests.reference import mentions as reference
+from tests.tables import terminology_of
 
 SIGNS = "aabbéABÉ1 -'.病病\u00adﬁ"
 WORD = "[abéfi1]"

@@ -17,8 +17,8 @@ from alphita_lab.training.text import masked_steps
 from alphita_lab.training.text.masked_language import NOT_MASKED, Masking, mask_by_span
 from alphita_lab.training.text.masked_steps import DRAWN, MASKED, REPLACED_SCORED, ReplacedTokenSteps, SequenceBatches
 from alphita_lab.training.text.sequences import Sequences
+from tests.lab.training.gradients import stepped
 from tests.reference import replaced_token as reference
-from tests.tiny import tiny_model
 
 # [PAD] [UNK] [CLS] [SEP] [MASK]
 SPECIAL = (0, 1, 2, 3, 4)
@@ -47,8 +47,8 @@ def sequences() -> Sequences:
 
 
 @pytest.fixture(scope="module")
-def bert(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("bert") / "tiny", dropout=0.0)
+def bert(undropped: Path) -> Path:
+    return undropped
 
 
 @pytest.fixture(scope="module")
@@ -90,17 +90,7 @@ def modules(made: ReplacedTokenSteps) -> dict[str, torch.nn.Module]:
 
 
 def gradients(made: ReplacedTokenSteps, number: int, share: float = 1.0) -> tuple[dict[str, float], dict[str, Any]]:
-    for module in modules(made).values():
-        module.zero_grad()
-    made.start(number, number + 1)
-    scalars = made(number, share)
-    made.stop()
-    return {name: float(value) for name, value in scalars.items()}, {
-        f"{name}.{key}": value.grad.clone()
-        for name, module in modules(made).items()
-        for key, value in module.named_parameters()
-        if value.grad is not None
-    }
+    return stepped(made, modules(made), number, share)
 
 
 def by_hand(made: ReplacedTokenSteps, rows: np.ndarray, masks: Any, lots: Any) -> dict[str, Any]:

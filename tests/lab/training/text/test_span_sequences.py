@@ -21,7 +21,7 @@ from alphita_lab.training.text.corpora import Specials
 from alphita_lab.training.text.folding import Fold
 from alphita_lab.training.text.matching import Forms, HeldOut, Matcher
 from alphita_lab.training.text.sequences import Sequences, made_of, made_with, pack_spans, read_spans, surface_forms
-from tests.lab.training.mention_terms import terminology_of
+from tests.tables import terminology_of
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
