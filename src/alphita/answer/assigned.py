@@ -50,6 +50,12 @@ def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
     return None if (assigned == np.arange(len(names))).all() else assigned
 
 
+def assigned_as_arrays(segment: Segment) -> dict[str, NDArray[np.int64]]:
+    """Return `assigned_concepts` under its name, nothing where every concept is its own."""
+    found = assigned_concepts(segment)
+    return {} if found is None else {"assigned": found}
+
+
 def _unspecified_codes(segment: Segment, names: Sequence[str]) -> NDArray[np.int64]:
     """Return the unspecified code of each heading, -1 for ranges of codes, and every other concept itself."""
     found = np.arange(len(names))

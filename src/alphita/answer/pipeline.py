@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.answer.assigned import assigned_concepts, sides_of
+from alphita.answer.assigned import assigned_as_arrays, sides_of
 from alphita.answer.candidates import MAX_CONCEPTS, CandidateTable, collect, requests_of
 from alphita.answer.features import Asked, Cosines, Definitions, Features, Featurizer
 from alphita.index.encoding import Encoder
+from alphita.index.kept import kept
 from alphita.index.lookup import WHOLE, How, View
 from alphita.index.store import Index
 from alphita.mention.abbreviations import Abbreviations
@@ -208,7 +209,9 @@ class Pipeline:
     @functools.cached_property
     def assigned(self) -> NDArray[np.int64] | None:
         """See `assigned_concepts`."""
-        return assigned_concepts(self.index.segment)
+        code = ("answer/assigned.py", "mention/axes.py", "terminology")
+        found = kept(self.index, "assigned", code, lambda: assigned_as_arrays(self.index.segment))
+        return found.get("assigned")
 
     @functools.cached_property
     def _featurizer(self) -> Featurizer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -65,6 +66,18 @@ class Habits(NamedTuple):
     products: bool = False
     status: Mapping[int, str] = MappingProxyType({})
     plain: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+    def as_json(self) -> str:
+        """Return them as JSON."""
+        sided = None if self.sided is None else sorted(self.sided)
+        return json.dumps([self.residual, sided, self.products, list(self.status.items()), dict(self.plain)])
+
+    @classmethod
+    def of_json(cls, text: str) -> Habits:
+        """Return those that `as_json` wrote."""
+        residual, sided, products, status, plain = json.loads(text)
+        names = {name: tuple(others) for name, others in plain.items()}
+        return cls(residual, None if sided is None else frozenset(sided), products, dict(status), names)
 
     def without_side(self, string: str, known: Container[str] | None = None) -> str | None:
         """Return a cleaned string without its side, left or right."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
+from alphita.index.kept import kept
 from alphita.index.lookup import MAX_ENCODED_CHARACTERS, WHOLE, View
 from alphita.index.out_of_scope_names import Words
 from alphita.index.store import Index
@@ -207,10 +209,14 @@ class MentionReader:
     @functools.cached_property
     def habits(self) -> Habits:
         """What the index's terminology tells apart."""
+        found = kept(self.index, "habits", ("mention/axes.py", "terminology"), self._habits)
+        return Habits.of_json(str(found["habits"]))
+
+    def _habits(self) -> dict[str, NDArray[np.str_]]:
         segment = self.index.segment
         is_class = classified(segment.concepts.column("id"), segment.concepts.column("name"))
         named = np.logical_or.reduceat(is_class[segment.term_concept], np.asarray(segment.offsets[:-1]))
-        return habits_of(self.index.strings.array, self.index.rows, named)
+        return {"habits": np.array(habits_of(self.index.strings.array, self.index.rows, named).as_json())}
 
     @functools.cached_property
     def _laboratory(self) -> Laboratory:
