@@ -1,14 +1,16 @@
 """Which concept answers where another one is named: the unspecified code for its heading, and that of a side.
 
 A classification assigns no heading if there is a code for "no more is known" below it: not "pneumonia, unspecified
-organism" (J18), but J18.9; and never a range of codes. Where a mention says a side and the terminology has a concept of
-that side beside the one without, "fracture of left neck of femur", this one is meant.
+organism" (J18), but J18.9; and never a range of codes, unless ranges are asked for. Where a mention says a side and the
+terminology has a concept of that side beside the one without, "fracture of left neck of femur", this one is meant.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,21 +39,141 @@ _NOT_SPECIFIED = re.compile(r"unspecified|not specified|\bnos\b")
 _OPEN = rf"{_NOT_SPECIFIED.pattern}|unspec|not otherwise|without"
 
 
-def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
-    """Return the concept that is the answer where each is named (-1: none), by the side that is said.
+class Assignment:
+    """Which concept is the answer where each one of an index is named."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        allowed: NDArray[np.bool_] | None = None,
+        *,
+        billable: bool = False,
+        ranges: bool = False,
+    ) -> None:
+        """Prepare for an index.
+
+        Args:
+            allowed: (n_concepts,) which can be answers; None: all.
+            billable: whether headings are not; one without an unspecified code leads to the codes below it.
+            ranges: whether ranges of codes can be answers.
+        """
+        self.segment, self.allowed, self.billable, self._ranges = segment, allowed, billable, ranges
+
+    def among(self, allowed: NDArray[np.bool_] | None, *, billable: bool) -> Assignment:
+        """Return the same for fewer answers."""
+        part = copy.copy(self)
+        part.allowed, part.billable = allowed, billable
+        part.__dict__.pop("concepts", None)
+        return part
+
+    @functools.cached_property
+    def concepts(self) -> NDArray[np.int64] | None:
+        """The concept that is the answer where each is named (-1: none), by the side that is said.
+
+        (4, n_concepts): without a side, and for each of `SIDES`; None where every concept is its own.
+        """
+        own, assigned = np.arange(len(self.segment.concepts)), self._all
+        if self.allowed is not None:
+            is_kept = (assigned < 0) | self.allowed[assigned] | ~self.allowed
+            assigned = np.where(is_kept, assigned, own)
+        if self.billable and self.allowed is not None:
+            following = self._following
+            for _ in range(LEVELS):
+                is_heading = (assigned >= 0) & ~self.allowed[assigned]
+                assigned = np.where(is_heading, following[assigned], assigned)
+        return None if (assigned == own).all() else assigned
+
+    @functools.cached_property
+    def _all(self) -> NDArray[np.int64]:
+        """`concepts`, if all can be answers."""
+        names = clean_many(self.segment.concepts.column("name").to_pylist())
+        prefixes = [one.partition(":")[0] for one in self.segment.concepts.column("id").to_pylist()]
+        found = _unspecified_codes(self.segment, names)
+        if not self._ranges:
+            found[ranges_of(self.segment)] = -1
+        return np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(prefixes, names))])
+
+    @property
+    def _following(self) -> NDArray[np.int64]:
+        """(n_concepts,) the unspecified code of each heading, or the only one below it, else itself."""
+        segment, unspecified = self.segment, self._all[0]
+        own = np.arange(len(unspecified))
+        if segment.parents is None or segment.parent_offsets is None:
+            return unspecified
+        only = own.copy()
+        only[segment.parents] = np.repeat(own, np.diff(segment.parent_offsets))
+        only = np.where(np.bincount(segment.parents, minlength=len(own)) == 1, only, own)
+        return np.where(unspecified == own, only, unspecified)
+
+    def is_heading(self, concept: int) -> bool:
+        """Tell whether a concept is no answer, but the codes below it are."""
+        return self.billable and self.allowed is not None and not self.allowed[concept]
+
+    def below(self, concept: int) -> Iterator[int]:
+        """Yield the concepts below a heading that can be answers, the unspecified one of each heading among them."""
+        seen = {concept}
+        for child in self.segment.children_of(concept).tolist():
+            answer = child if self.concepts is None else int(self.concepts[0, child])
+            found = self.below(answer) if self.is_heading(answer) and answer not in seen else (answer,)
+            for one in found:
+                if one >= 0 and one not in seen and not self.is_heading(one):
+                    seen.add(one)
+                    yield one
+
+    def instead(self, named: int) -> Iterator[int]:
+        """Yield what answers where the id of a heading is given: its code, or those below it."""
+        answer = named if self.concepts is None else int(self.concepts[0, named])
+        if answer >= 0 and not self.is_heading(answer):
+            yield from (answer,) if self.billable else ()
+        elif self.billable:
+            yield from self.below(named)
+
+    def why(self, named: int, answer: int) -> str | None:
+        """Say why a concept answers where another one is named; None where it is the same."""
+        if named == answer or self.concepts is None or answer not in self.concepts[:, named]:
+            return None
+        kind = "the only code below it" if len(self.segment.children_of(named)) == 1 else "its unspecified code"
+        if answer != self.concepts[0, named]:
+            kind = "its code for that side"
+        return f"{self.segment.concepts.column('id')[named].as_py()} is a heading, and this is {kind}"
+
+
+def ranges_of(segment: Segment) -> NDArray[np.bool_]:
+    """Return which concepts are ranges of codes, (n_concepts,), such as E08-E13: of ICD, or above others."""
+    ids = segment.concepts.column("id")
+    is_range, of_icd = (
+        pc.match_substring_regex(ids, pattern).to_numpy(zero_copy_only=False) for pattern in (_RANGE, "^ICD")
+    )
+    return np.asarray(is_range & (of_icd | ~_is_leaf(segment)), bool)
+
+
+def billable(segment: Segment) -> NDArray[np.bool_] | None:
+    """Return which codes can be billed, (n_concepts,): by the terminology's flag, else those with none below.
 
     Returns:
-        (4, n_concepts) int64: without a side, and for each of `SIDES`; None where every concept is its own.
+        None: the index tells neither.
     """
-    names = clean_many(segment.concepts.column("name").to_pylist())
-    prefixes = [one.partition(":")[0] for one in segment.concepts.column("id").to_pylist()]
-    found = _unspecified_codes(segment, names)
-    assigned = np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(prefixes, names))])
-    return None if (assigned == np.arange(len(names))).all() else assigned
+    columns = segment.concepts.column_names
+    for name, pattern in (("billable", "^yes$"), ("concept_class", r"\bbilling code$")):
+        if name in columns:
+            told = pc.match_substring_regex(segment.concepts.column(name).cast(pa.string()), pattern)
+            flagged = pc.fill_null(told, False).to_numpy(zero_copy_only=False)
+            if flagged.any():
+                return np.asarray(flagged, bool)
+    if segment.parents is None or not len(segment.parents):
+        return None
+    return _is_leaf(segment) & ~ranges_of(segment)
+
+
+def _is_leaf(segment: Segment) -> NDArray[np.bool_]:
+    leaf = np.ones(len(segment.concepts), bool)
+    if segment.parents is not None:
+        leaf[segment.parents] = False
+    return leaf
 
 
 def _unspecified_codes(segment: Segment, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the unspecified code of each heading, -1 for ranges of codes, and every other concept itself."""
+    """Return the unspecified code of each heading, and every other concept itself."""
     found = np.arange(len(names))
     is_class = axes.classified(segment.concepts.column("id"), segment.concepts.column("name"))
     if segment.parents is None or segment.parent_offsets is None or not is_class.any():
@@ -68,7 +190,6 @@ def _unspecified_codes(segment: Segment, names: Sequence[str]) -> NDArray[np.int
         found[parent] = _unspecified(parent, some, names)
     for _ in range(LEVELS):
         found = found[found]
-    found[pc.match_substring_regex(segment.concepts.column("id"), _RANGE).to_numpy(zero_copy_only=False)] = -1
     return found
 
 
@@ -94,7 +215,7 @@ def _sided(prefixes: Sequence[str], names: Sequence[str]) -> list[NDArray[np.int
 
 
 def sides_of(mentions: Iterable[Mention]) -> NDArray[np.int64]:
-    """Return the row of `assigned_concepts` for each mention: the side that it or a reading of it names, else 0."""
+    """Return the row of `Assignment.concepts` for each mention: the side that it or a reading of it names, else 0."""
     rows = []
     for mention in mentions:
         strings = (mention.string, *(one.string for one in mention.readings))

@@ -53,6 +53,7 @@ class NormalizerOptions:
         nil_error: the allowed share, among NIL answers, of those that have a concept, 0 to 1; by default 0.05.
         target: answer with codes of this code system, a prefix such as "SNOMEDCT", for concepts that have one.
         filters: the concepts that can be answers; all by default.
+        billable: only codes that can be billed; see `Filters`.
         abbreviations: your own list: a CSV or TSV with the columns short and long.
         precision: see `TermEncoder.load`.
         device: see `TermEncoder.load`.
@@ -66,6 +67,7 @@ class NormalizerOptions:
     nil_error: float | None = None
     target: str | None = None
     filters: Filters | None = None
+    billable: bool = False
     abbreviations: Path | str | None = None
     precision: str = "auto"
     device: str = "auto"
@@ -114,9 +116,11 @@ class Normalizer:
         if encoder is not None:
             index.check_encoder(encoder)
         self.index, self.floor, self.target, self.filters = index, given.floor, given.target, given.filters
+        if given.billable:
+            self.filters = replace(self.filters or Filters(), billable=True)
         self._encoder = encoder
         self._loading = threading.Lock()
-        self._of_types: dict[str, Normalizer] = {}
+        self._narrowed: dict[Filters, Normalizer] = {}
         self.calibration = fitted = _calibration(index, given.calibration, given.ranking)
         self.ranking = given.ranking if given.ranking != AUTO else "vectors" if fitted is None else "learned"
         self._ranking = ranking_of(self.ranking)
@@ -128,13 +132,15 @@ class Normalizer:
         self.abbreviations = _abbreviations(index, fitted, given.abbreviations)
         self._builder = ResultBuilder(index, self.target, None if fitted is None else fitted.ranker)
         self.allowed = Allowed(index, self.filters, self._builder.targets)
-        searched, terms = self.allowed.searched()
+        searched, terms = self.allowed.searched(headings=True)
+        self._builder.assignment = self.allowed.assignment()
         self._pipeline = Pipeline(
             searched,
             self.encoder,
             self.abbreviations,
             respell=self._ranking.learned,
             allowed=terms,
+            assignment=self._builder.assignment,
             definitions=None if fitted is None else fitted.definitions,
             cosines=None if fitted is None else fitted.cosines,
         )
@@ -201,7 +207,7 @@ class Normalizer:
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)
             learn(self.abbreviations)
-            for one in (self, *self._of_types.values()):
+            for one in (self, *self._narrowed.values()):
                 one._pipeline.reader.abbreviations = self.abbreviations
 
     @property
@@ -215,14 +221,29 @@ class Normalizer:
         Raises:
             UsageError: no concept that can be an answer has this type.
         """
+        return self.narrowed(domain=name)
+
+    def narrowed(self, **filters: Any) -> Normalizer:  # noqa: ANN401 - see `Filters`
+        """Return a normaliser with further filters; it shares all else with this one.
+
+        Raises:
+            UsageError: no concept passes all filters.
+        """
+        chosen = replace(self.filters or Filters(), **filters)
         with self._loading:
-            if name not in self._of_types:
+            if chosen == self.filters:
+                return self
+            if chosen not in self._narrowed:
                 part = copy.copy(self)
-                part.filters = replace(self.filters or Filters(), domain=name)
-                part.allowed = Allowed(self.index, part.filters, self._builder.targets)
-                part._pipeline = self._pipeline.narrowed(*part.allowed.searched())
-                self._of_types[name] = part
-            return self._of_types[name]
+                part.filters, part._narrowed, part._builder = chosen, {}, copy.copy(self._builder)
+                part.allowed = Allowed(self.index, chosen, self._builder.targets)
+                part._builder.assignment = self._pipeline.assignment.among(
+                    part.allowed.concepts, billable=chosen.billable
+                )
+                searched, terms = part.allowed.searched(headings=True)
+                part._pipeline = self._pipeline.narrowed(searched, terms, part._builder.assignment)
+                self._narrowed[chosen] = part
+            return self._narrowed[chosen]
 
     def normalize(
         self,
@@ -301,12 +322,12 @@ class Normalizer:
             else self._builder.empty(mention.text, explain)
             for mention, place in zip(mentions, places, strict=True)
         ]
-        for row, concepts in self._identified(mentions):
-            results[row] = self._builder.from_identifier(mentions[row].text, concepts, top_k, explain)
+        for row, named, concepts in self._identified(mentions):
+            results[row] = self._builder.from_identifier(mentions[row].text, named, concepts, top_k, explain)
         return results
 
-    def _identified(self, mentions: Sequence[Mention]) -> list[tuple[int, list[int]]]:
-        """Return which mentions are identifiers or codes of allowed concepts, and of which."""
+    def _identified(self, mentions: Sequence[Mention]) -> list[tuple[int, int, list[int]]]:
+        """Return which mentions are identifiers or codes of a concept, and of which ones that can be answers."""
         given = {row: mention.identifier for row, mention in enumerate(mentions) if mention.identifier}
         if not given:
             return []
@@ -315,9 +336,12 @@ class Normalizer:
         allowed = self.allowed.concepts
         found = []
         for number, row, others in zip(given, own, coded, strict=True):
-            concepts = [concept for concept in ([row] if row >= 0 else others) if allowed is None or allowed[concept]]
+            named = [row] if row >= 0 else others
+            concepts = [concept for concept in named if allowed is None or allowed[concept]]
+            if not concepts and named:
+                concepts = list(itertools.islice(self._pipeline.assignment.instead(named[0]), MAX_CONCEPTS))
             if concepts:
-                found.append((number, concepts))
+                found.append((number, named[0], concepts))
         return found
 
     def _answer(self, questions: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:

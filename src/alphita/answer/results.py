@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita.answer.assigned import Assignment
 from alphita.answer.calibration_store import RankedAnswers
+from alphita.answer.candidates import MAX_CONCEPTS
 from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Features
 from alphita.answer.filters import Targets
 from alphita.answer.omop import OmopConcepts
@@ -44,7 +47,7 @@ from alphita.mention.spelling import BROADER, OF_BRAND, ORDERED, SHORTENED, SPEL
 from alphita.terminology.rules import explain as explain_pair
 from alphita.terminology.rules import sets
 from alphita.terminology.rules.lexicon import WORD
-from alphita.terminology.text import clean
+from alphita.terminology.text import clean, plain_words
 
 COLUMN = {name: place for place, name in enumerate(NAMES)}
 # Above this share of its weight, all words of a string count as contained in the other.
@@ -77,6 +80,8 @@ def relations(
     return [BY_SCOPE.get(scope, one) for scope, one in zip(scopes, read.tolist(), strict=True)]
 
 
+# Codes below a heading that are compared with a mention.
+MAX_CODES = 1_000
 # Runners-up in an explanation; contributions smaller than this are omitted.
 RUNNERS_UP, SMALL = 2, 0.05
 # The source of an abbreviation, in words.
@@ -193,7 +198,7 @@ class ResultBuilder:
     """Builds results for one index."""
 
     def __init__(self, index: Index, target: str | None, ranker: Ranker | None) -> None:
-        self.index, self.ranker = index, ranker
+        self.index, self.ranker, self.assignment = index, ranker, Assignment(index.segment)
         self.targets = Targets(index.segment, target) if target is not None else None
         self._explainer, self.omop = Explainer(index, ranker), OmopConcepts(index)
         terms = index.segment.terms
@@ -243,11 +248,12 @@ class ResultBuilder:
         parents = {int(parent) for row in below for parent in self.index.segment.parents_of(row)}
         return frozenset(ids[parent].as_py() for parent in parents)
 
-    def from_identifier(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
-        """Return the result of a mention that identifies a concept; a code with several concepts goes to review."""
-        shared = (SHARED_CODE,) if len(concepts) > 1 else ()
+    def from_identifier(self, mention: str, named: int, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
+        """Return the result of a mention that identifies a concept; if there are several answers, it goes to review."""
+        is_named = named in concepts
+        shared = (SHARED_CODE if is_named else self._choose(named),) if len(concepts) > 1 else ()
         known = [self.index.concept(row) for row in concepts[:top_k]]
-        ids = [one.id for one in known] if self.targets is None else self.targets.ids(np.array(concepts[:top_k]))
+        ids = self._ids(concepts[:top_k])
         exact: dict[str, Any] = {"routes": ("exact",), "relation": "exact", "contradictions": shared}
         facts = self.omop.of_rows(concepts[:top_k])
         candidates = tuple(
@@ -258,7 +264,8 @@ class ResultBuilder:
         if explain:
             of_concept = best.definition, best.parents, best.semantic_types
             answer = IDENTIFIES, best.name, "preferred name", ("exact",)
-            why = Explanation(*answer, {}, *of_concept, contradictions=shared, concept_name=best.name)
+            heading = None if shared else self.assignment.why(named, concepts[0])
+            why = Explanation(*answer, {}, *of_concept, contradictions=shared, concept_name=best.name, heading=heading)
         decision: Decision = "review" if shared else "accept"
         sure = (1.0 / len(concepts), decision) if self.ranker is not None else (None, None)
         return Result(mention, ids[0], best.name, best.name, 1.0, sure[0], EXACT_METHOD, candidates, sure[1], why)
@@ -290,28 +297,73 @@ class ResultBuilder:
         """
         table = scored.table
         similarity = table.cosine if similarity is None else similarity
-        wanted = max(top_k, 1 + RUNNERS_UP if explain else 1)
+        # Headings are left out of what is shown.
+        wanted = max(top_k, 1 + RUNNERS_UP if explain else 1, MAX_CONCEPTS if self.assignment.billable else 1)
         place = np.arange(len(answers.order)) - table.offsets[table.request[answers.order]]
         rows = answers.order[place < wanted]
         candidates = self._candidates(questions, scored, rows, similarity, answers.score)
+        concepts = table.concept[rows].tolist()
         starts = np.searchsorted(table.request[rows], np.arange(len(questions.requests) + 1)).tolist()
         made = []
         for number in range(len(questions.requests)):
-            some, of = candidates[starts[number] : starts[number + 1]], rows[starts[number] : starts[number + 1]]
+            places: Sequence[int] = range(starts[number], starts[number + 1])
+            headings = {place for place in places if self.assignment.is_heading(concepts[place])}
+            heading = concepts[places[0]] if places and places[0] in headings and not nil[number] else None
+            if headings:
+                kept = headings if heading is None else headings - {places[0]}
+                places = [place for place in places if place not in kept]
+            some, of = [candidates[place] for place in places], rows[places]
             why = self._explainer(questions, scored, answers, of, some, bool(nil[number])) if explain else None
-            mention, shown = questions.mentions[number].string, tuple(some[:top_k])
-            decision = None if decisions is None else decisions[number]
+            mention, decision = questions.mentions[number].string, None if decisions is None else decisions[number]
             if not some or nil[number]:
                 term, near = (some[0].matched_term, some[0].similarity) if some else (None, None)
                 sure = _probability(answers.nil[number]) if some else None
                 decision = None if decision is None else "nil"
-                made.append(Result(mention, None, None, term, near, sure, NIL, shown, decision, why))
+                made.append(Result(mention, None, None, term, near, sure, NIL, tuple(some[:top_k]), decision, why))
                 continue
-            best, sure = some[0], _probability(answers.confidence[number])
+            method, sure = (
+                _method(questions, scored, int(of[0]), EXTERNAL in some[0].routes),
+                answers.confidence[number],
+            )
+            if heading is not None:
+                some, share = self._below(heading, mention, some)
+                decision, sure = decision and "review", sure * share
+                why = why and replace(why, contradictions=some[0].contradictions)
+            elif why is not None:
+                named = int(self.index.segment.term_concept[table.term[of[0]]])
+                why = replace(why, heading=self.assignment.why(named, int(table.concept[of[0]])))
+            best, shown = some[0], tuple(some[:top_k])
             answer = best.concept_id, best.concept_name, best.matched_term, best.similarity
-            method = _method(questions, scored, int(of[0]), EXTERNAL in best.routes)
-            made.append(Result(mention, *answer, sure, method, shown, decision, why))
+            made.append(Result(mention, *answer, _probability(sure), method, shown, decision, why))
         return made
+
+    def _below(self, heading: int, mention: str, found: Sequence[Candidate]) -> tuple[list[Candidate], float]:
+        """Return the codes below a heading, then the other candidates; and the share of one of the codes.
+
+        Args:
+            mention: cleaned; codes whose names have more of its words come first.
+            found: the heading, then the other candidates.
+        """
+        rows = list(itertools.islice(self.assignment.below(heading), MAX_CODES))
+        names, words = self._concepts.column("name"), set(plain_words(mention))
+        rows.sort(key=lambda row: -len(words & set(plain_words(clean(names[row].as_py())))))
+        share, rows = 1.0 / len(rows), rows[:MAX_CONCEPTS]
+        ids, why = self._ids(rows), (self._choose(heading),)
+        codes = [
+            replace(found[0], concept_id=id, concept_name=names[row].as_py(), omop=omop, contradictions=why)
+            for id, row, omop in zip(ids, rows, self.omop.of_rows(rows), strict=True)
+        ]
+        return [*codes, *(one for one in found[1:] if one.concept_id not in ids)], share
+
+    def _choose(self, heading: int) -> str:
+        return f"heading: {self._ids([heading])[0]} cannot be billed; choose a code below it"
+
+    def _ids(self, rows: Sequence[int]) -> list[str]:
+        """Return the ids that some concepts have in answers."""
+        if self.targets is not None:
+            return self.targets.ids(np.array(rows))
+        ids: list[str] = self._concepts.column("id").take(pa.array(rows, pa.int64())).to_pylist()
+        return ids
 
     def _candidates(
         self,

@@ -201,6 +201,16 @@ class Segment:
         targets: list[int] = self.maps_to[1, first:last].tolist()
         return targets
 
+    def ancestors(self, concepts: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which concepts are above some, (n_concepts,), perhaps some of these."""
+        above = np.zeros(len(concepts), bool)
+        if self.parents is None or self.parent_offsets is None:
+            return above
+        child, count = np.repeat(np.arange(len(concepts)), np.diff(self.parent_offsets)), -1
+        while count < (count := int(above.sum())):
+            above[self.parents[(concepts | above)[child]]] = True
+        return above
+
     def tops(self) -> NDArray[np.int32]:
         """Return the rows of the concepts that have others below them and none above, sorted."""
         if self.parents is None or self.parent_offsets is None:
