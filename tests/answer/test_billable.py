@@ -11,6 +11,7 @@ from alphita.answer.filters import Filters
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import Rejects, UsageError
 from alphita.index.store import Index, build
+from alphita.mention.assertion import BARE_CODE
 from alphita.terminology.loaders import icd10cm, loinc, omop, rxnorm
 from alphita.terminology.store import load_terminology, save
 from tests.doubles import HashEncoder, small_terminology
@@ -32,6 +33,13 @@ A021XXD1 Broken oar of foot, subsequent encounter
 A03    0 Land sickness
 A030   1 Land sickness on islands
 A04    1 Deck rash
+A05    0 Hold sickness
+A051   1 Mild hold sickness, uncomplicated
+A059   0 Other and unspecified hold sickness
+A0590  0 Unspecified hold sickness
+A05901 1 Unspecified hold sickness with rash
+A05909 1 Unspecified hold sickness, uncomplicated
+A0599  1 Other hold sickness
 """
 SECTION = """\
 <section id="A01-A04"><desc>Diseases of sailors (A01-A04)</desc>{codes}</section>"""
@@ -107,6 +115,21 @@ def test_a_heading_without_an_unspecified_code_goes_to_review_with_the_codes_bel
 
 def test_the_only_code_below_a_heading_is_its_answer(icd):
     assert [codes[0] for codes in answers(icd, "land sickness", "ICD10CM:A03", billable=True)] == ["A03.0", "A03.0"]
+
+
+def test_other_and_unspecified_and_uncomplicated_lead_to_the_unspecified_code(icd):
+    found = answers(icd, "hold sickness", "ICD10CM:A05", "ICD10CM:A05.9", billable=True)
+    assert [codes[0] for codes in found] == ["A05.909"] * 3
+
+
+def test_a_code_without_its_prefix_is_read_and_one_without_a_dot_goes_to_review(icd):
+    """P53 is a code, and a gene."""
+    plain = Normalizer(icd, encoder=HashEncoder()).normalize(["A01.9", " A01", "A04", "A99", "a01"], top_k=2)
+    assert [one.concept_id for one in plain][:3] == ["ICD10CM:A01.9", "ICD10CM:A01", "ICD10CM:A04"]
+    doubts = [one.candidates[0].contradictions for one in plain]
+    assert doubts[:3] == [(), (BARE_CODE,), (BARE_CODE,)]
+    assert [one.method == "exact" for one in plain] == [True] * 3 + [False] * 2
+    assert [codes[:1] for codes in answers(icd, "A01", "A02.1", billable=True)] == [["A01.9"], ["A02.1XXA"]]
 
 
 def test_the_side_that_is_said_is_kept(icd):

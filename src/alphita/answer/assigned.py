@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -35,6 +36,10 @@ _HEADING_EXTRA = re.compile(r", not elsewhere classified$| \[[^\[\]]+\]$")
 SIDES = (sets.LEFT, sets.RIGHT, sets.BOTH)
 # A heading may lead to a heading.
 LEVELS = 5
+# Codes below a heading that are compared with a mention, and headings for which they are kept.
+MAX_CODES, REMEMBERED = 1_000, 1_024
+# What a code says beside the name of the heading, if nothing more is known: "other and unspecified asthma".
+_NOTHING_MORE = re.compile(r"^other (?:and|or) (?=unspecified)|,? uncomplicated$|,? without complications?$")
 _NOT_SPECIFIED = re.compile(r"unspecified|not specified|\bnos\b")
 _OPEN = rf"{_NOT_SPECIFIED.pattern}|unspec|not otherwise|without"
 
@@ -58,11 +63,13 @@ class Assignment:
             ranges: whether ranges of codes can be answers.
         """
         self.segment, self.allowed, self.billable, self._ranges = segment, allowed, billable, ranges
+        self.codes = functools.lru_cache(REMEMBERED)(self._codes)
 
     def among(self, allowed: NDArray[np.bool_] | None, *, billable: bool) -> Assignment:
         """Return the same for fewer answers."""
         part = copy.copy(self)
         part.allowed, part.billable = allowed, billable
+        part.codes = functools.lru_cache(REMEMBERED)(part._codes)
         part.__dict__.pop("concepts", None)
         return part
 
@@ -77,7 +84,10 @@ class Assignment:
             is_kept = (assigned < 0) | self.allowed[assigned] | ~self.allowed
             assigned = np.where(is_kept, assigned, own)
         if self.billable and self.allowed is not None:
-            following = self._following
+            following, above = self._following, self.segment.ancestors(self.allowed) | self.allowed
+            # One that neither can be billed nor has such codes below it is left out.
+            is_dead = (assigned >= 0) & ~above[assigned]
+            assigned = np.where(is_dead, np.where(above, own, -1), assigned)
             for _ in range(LEVELS):
                 is_heading = (assigned >= 0) & ~self.allowed[assigned]
                 assigned = np.where(is_heading, following[assigned], assigned)
@@ -100,33 +110,48 @@ class Assignment:
         own = np.arange(len(unspecified))
         if segment.parents is None or segment.parent_offsets is None:
             return unspecified
-        only = own.copy()
-        only[segment.parents] = np.repeat(own, np.diff(segment.parent_offsets))
-        only = np.where(np.bincount(segment.parents, minlength=len(own)) == 1, only, own)
-        return np.where(unspecified == own, only, unspecified)
+        names = [
+            axes.without_unspecified(_NOTHING_MORE.sub("", name))
+            for name in clean_many(segment.concepts.column("name").to_pylist())
+        ]
+        children = np.repeat(own, np.diff(segment.parent_offsets)).tolist()
+        below: dict[int, list[int]] = {}
+        for child, parent in zip(children, segment.parents.tolist(), strict=True):
+            below.setdefault(parent, []).append(child)
+        following = unspecified.copy()
+        for parent, some in below.items():
+            alike = [child for child in some if names[child] == names[parent]] if len(some) > 1 else some
+            if unspecified[parent] == parent and len(alike) == 1:
+                following[parent] = alike[0]
+        return following
 
     def is_heading(self, concept: int) -> bool:
         """Tell whether a concept is no answer, but the codes below it are."""
         return self.billable and self.allowed is not None and not self.allowed[concept]
 
-    def below(self, concept: int) -> Iterator[int]:
-        """Yield the concepts below a heading that can be answers, the unspecified one of each heading among them."""
+    def is_open(self, name: str) -> bool:
+        """Tell whether a cleaned name says that something is unspecified."""
+        return _NOT_SPECIFIED.search(name) is not None
+
+    def _codes(self, heading: int) -> tuple[int, ...]:
+        """Return the concepts below a heading that can be answers, in the order of the terminology; at most 1,000."""
+        return tuple(itertools.islice(self._below(heading), MAX_CODES))
+
+    def _below(self, concept: int) -> Iterator[int]:
         seen = {concept}
         for child in self.segment.children_of(concept).tolist():
             answer = child if self.concepts is None else int(self.concepts[0, child])
-            found = self.below(answer) if self.is_heading(answer) and answer not in seen else (answer,)
+            found = self._below(answer) if self.is_heading(answer) and answer not in seen else (answer,)
             for one in found:
                 if one >= 0 and one not in seen and not self.is_heading(one):
                     seen.add(one)
                     yield one
 
-    def instead(self, named: int) -> Iterator[int]:
-        """Yield what answers where the id of a heading is given: its code, or those below it."""
+    def instead(self, named: int) -> list[int]:
+        """Return what answers where the id of a heading is given: its code, or those below it."""
         answer = named if self.concepts is None else int(self.concepts[0, named])
-        if answer >= 0 and not self.is_heading(answer):
-            yield from (answer,) if self.billable else ()
-        elif self.billable:
-            yield from self.below(named)
+        is_code = answer >= 0 and not self.is_heading(answer)
+        return [*((answer,) if is_code else self.codes(named))] if self.billable else []
 
     def why(self, named: int, answer: int) -> str | None:
         """Say why a concept answers where another one is named; None where it is the same."""

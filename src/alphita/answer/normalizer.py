@@ -25,16 +25,17 @@ from alphita.answer.filters import Allowed, Filters, types_of
 from alphita.answer.omop import OmopConcepts
 from alphita.answer.pipeline import Pipeline, Questions, Scored, questions_of
 from alphita.answer.records import DEFAULT_FLOOR, Result
-from alphita.answer.results import ResultBuilder
+from alphita.answer.results import Named, ResultBuilder
 from alphita.errors import UsageError
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import DEPTH, EXACT, LETTERS, How
 from alphita.index.store import Index
 from alphita.mention.abbreviations import Abbreviations
-from alphita.mention.assertion import SAYS_NOTHING
+from alphita.mention.assertion import SAYS_NOTHING, bare_code
 from alphita.mention.reader import Mention
 from alphita.mention.short_forms import ClinicalAbbreviations
 from alphita.registry import unknown
+from alphita.terminology.text import clean_many
 
 AUTO = "auto"
 
@@ -326,9 +327,12 @@ class Normalizer:
             results[row] = self._builder.from_identifier(mentions[row].text, named, concepts, top_k, explain)
         return results
 
-    def _identified(self, mentions: Sequence[Mention]) -> list[tuple[int, int, list[int]]]:
+    def _identified(self, mentions: Sequence[Mention]) -> list[tuple[int, Named, list[int]]]:
         """Return which mentions are identifiers or codes of a concept, and of which ones that can be answers."""
-        given = {row: mention.identifier for row, mention in enumerate(mentions) if mention.identifier}
+        given = {}
+        for row, mention in enumerate(mentions):
+            if identifier := mention.identifier or self._coded(mention.text):
+                given[row] = identifier
         if not given:
             return []
         names = list(given.values())
@@ -339,10 +343,19 @@ class Normalizer:
             named = [row] if row >= 0 else others
             concepts = [concept for concept in named if allowed is None or allowed[concept]]
             if not concepts and named:
-                concepts = list(itertools.islice(self._pipeline.assignment.instead(named[0]), MAX_CONCEPTS))
+                concepts = self._pipeline.assignment.instead(named[0])
             if concepts:
-                found.append((number, named[0], concepts))
+                is_bare = mentions[number].identifier is None and "." not in mentions[number].text
+                found.append((number, Named(named[0], is_bare), concepts))
         return found
+
+    def _coded(self, text: str) -> str | None:
+        """Return the id of a concept whose code is written without its prefix, and is no name: "E11.9"."""
+        code = bare_code(text)
+        if code is None or self.index.rows([clean_many([code], self.index.rules)[0]])[0] >= 0:
+            return None
+        ids = [f"{source}:{code}" for source in self._builder.sources]
+        return next((id for id, row in zip(ids, self.index.concept_rows(ids).tolist(), strict=True) if row >= 0), None)
 
     def _answer(self, questions: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
         """Answer distinct questions; if too few concepts are found, search again, deeper."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +37,7 @@ from alphita.index.choice import REVIEWED
 from alphita.index.lookup import EXACT, EXTERNAL, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method, Relation
-from alphita.mention.assertion import ONE_SIDE, SAYS_NOTHING, SHARED_CODE, STATUS_APART, TOP, doubt_of
+from alphita.mention.assertion import BARE_CODE, ONE_SIDE, SAYS_NOTHING, SHARED_CODE, STATUS_APART, TOP, doubt_of
 from alphita.mention.laboratory import ORIGIN as LABORATORY
 from alphita.mention.laboratory_tests import ORIGIN as LABORATORY_TEST
 from alphita.mention.reader import Mention
@@ -80,8 +79,6 @@ def relations(
     return [BY_SCOPE.get(scope, one) for scope, one in zip(scopes, read.tolist(), strict=True)]
 
 
-# Codes below a heading that are compared with a mention.
-MAX_CODES = 1_000
 # Runners-up in an explanation; contributions smaller than this are omitted.
 RUNNERS_UP, SMALL = 2, 0.05
 # The source of an abbreviation, in words.
@@ -191,6 +188,13 @@ def _behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.floa
     return found
 
 
+class Named(NamedTuple):
+    """The concept that a mention's id or code is that of; whether it is a code without a dot and a prefix: "E11"."""
+
+    concept: int
+    is_bare: bool = False
+
+
 OF_TERMS = ("string", "scope", "language", "source", "code", "retired_concept")
 
 
@@ -206,6 +210,13 @@ class ResultBuilder:
         self._concepts = index.segment.concepts.select(["id", "name"])
         tops = index.segment.tops().tolist() if target is None else []
         self._top = self._concepts.column("id")[tops[0]].as_py() if len(tops) == 1 else None
+
+    @functools.cached_property
+    def sources(self) -> list[str]:
+        """The prefixes of the concepts' own terminologies."""
+        columns = self.index.segment.concepts
+        known = pc.unique(columns.column("source")).drop_null() if "source" in columns.column_names else []
+        return sorted(map(str, known))
 
     def apply_vetoes(self, mention: Mention, result: Result) -> Result:
         """Return the result of a question for one of its mentions; a possible finding is never accepted."""
@@ -248,10 +259,13 @@ class ResultBuilder:
         parents = {int(parent) for row in below for parent in self.index.segment.parents_of(row)}
         return frozenset(ids[parent].as_py() for parent in parents)
 
-    def from_identifier(self, mention: str, named: int, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
-        """Return the result of a mention that identifies a concept; if there are several answers, it goes to review."""
-        is_named = named in concepts
-        shared = (SHARED_CODE if is_named else self._choose(named),) if len(concepts) > 1 else ()
+    def from_identifier(self, mention: str, named: Named, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
+        """Return the result of a mention that identifies a concept; several answers, and a bare code, go to review."""
+        shared: tuple[str, ...] = ()
+        if len(concepts) > 1:
+            shared = (SHARED_CODE if named.concept in concepts else self._choose(named.concept),)
+        elif named.is_bare:
+            shared = (BARE_CODE,)
         known = [self.index.concept(row) for row in concepts[:top_k]]
         ids = self._ids(concepts[:top_k])
         exact: dict[str, Any] = {"routes": ("exact",), "relation": "exact", "contradictions": shared}
@@ -264,10 +278,11 @@ class ResultBuilder:
         if explain:
             of_concept = best.definition, best.parents, best.semantic_types
             answer = IDENTIFIES, best.name, "preferred name", ("exact",)
-            heading = None if shared else self.assignment.why(named, concepts[0])
+            heading = self.assignment.why(named.concept, concepts[0]) if len(concepts) == 1 else None
             why = Explanation(*answer, {}, *of_concept, contradictions=shared, concept_name=best.name, heading=heading)
         decision: Decision = "review" if shared else "accept"
-        sure = (1.0 / len(concepts), decision) if self.ranker is not None else (None, None)
+        probability = None if named.is_bare else 1.0 / len(concepts)
+        sure = (probability, decision) if self.ranker is not None else (None, None)
         return Result(mention, ids[0], best.name, best.name, 1.0, sure[0], EXACT_METHOD, candidates, sure[1], why)
 
     def empty(self, mention: str, explain: bool) -> Result:
@@ -297,8 +312,7 @@ class ResultBuilder:
         """
         table = scored.table
         similarity = table.cosine if similarity is None else similarity
-        # Headings are left out of what is shown.
-        wanted = max(top_k, 1 + RUNNERS_UP if explain else 1, MAX_CONCEPTS if self.assignment.billable else 1)
+        wanted = max(top_k, 1 + RUNNERS_UP if explain else 1)
         place = np.arange(len(answers.order)) - table.offsets[table.request[answers.order]]
         rows = answers.order[place < wanted]
         candidates = self._candidates(questions, scored, rows, similarity, answers.score)
@@ -306,54 +320,63 @@ class ResultBuilder:
         starts = np.searchsorted(table.request[rows], np.arange(len(questions.requests) + 1)).tolist()
         made = []
         for number in range(len(questions.requests)):
-            places: Sequence[int] = range(starts[number], starts[number + 1])
-            headings = {place for place in places if self.assignment.is_heading(concepts[place])}
-            heading = concepts[places[0]] if places and places[0] in headings and not nil[number] else None
-            if headings:
-                kept = headings if heading is None else headings - {places[0]}
-                places = [place for place in places if place not in kept]
-            some, of = [candidates[place] for place in places], rows[places]
+            places = slice(starts[number], starts[number + 1])
+            some, of = candidates[places], rows[places]
             why = self._explainer(questions, scored, answers, of, some, bool(nil[number])) if explain else None
             mention, decision = questions.mentions[number].string, None if decisions is None else decisions[number]
+            heading = some and self.assignment.is_heading(concepts[places.start])
+            codes, share = self._billed(mention, concepts[places], some) if self.assignment.billable else (some, 1.0)
+            shown = tuple(codes[:top_k])
             if not some or nil[number]:
                 term, near = (some[0].matched_term, some[0].similarity) if some else (None, None)
                 sure = _probability(answers.nil[number]) if some else None
                 decision = None if decision is None else "nil"
-                made.append(Result(mention, None, None, term, near, sure, NIL, tuple(some[:top_k]), decision, why))
+                made.append(Result(mention, None, None, term, near, sure, NIL, shown, decision, why))
                 continue
-            method, sure = (
-                _method(questions, scored, int(of[0]), EXTERNAL in some[0].routes),
-                answers.confidence[number],
-            )
-            if heading is not None:
-                some, share = self._below(heading, mention, some)
-                decision, sure = decision and "review", sure * share
-                why = why and replace(why, contradictions=some[0].contradictions)
+            best, sure = shown[0], _probability(answers.confidence[number] * share)
+            method = _method(questions, scored, int(of[0]), EXTERNAL in best.routes)
+            if heading:
+                decision, why = decision and "review", why and replace(why, contradictions=best.contradictions)
             elif why is not None:
                 named = int(self.index.segment.term_concept[table.term[of[0]]])
-                why = replace(why, heading=self.assignment.why(named, int(table.concept[of[0]])))
-            best, shown = some[0], tuple(some[:top_k])
+                why = replace(why, heading=self.assignment.why(named, concepts[places.start]))
             answer = best.concept_id, best.concept_name, best.matched_term, best.similarity
-            made.append(Result(mention, *answer, _probability(sure), method, shown, decision, why))
+            made.append(Result(mention, *answer, sure, method, shown, decision, why))
         return made
 
-    def _below(self, heading: int, mention: str, found: Sequence[Candidate]) -> tuple[list[Candidate], float]:
-        """Return the codes below a heading, then the other candidates; and the share of one of the codes.
+    def _billed(
+        self, mention: str, concepts: Sequence[int], found: Sequence[Candidate]
+    ) -> tuple[list[Candidate], float]:
+        """Return codes instead of headings: of the first one all below it, of others one; and the share of one of all.
 
         Args:
-            mention: cleaned; codes whose names have more of its words come first.
-            found: the heading, then the other candidates.
+            mention: cleaned; codes whose names have more of its words come first, then unspecified ones.
         """
-        rows = list(itertools.islice(self.assignment.below(heading), MAX_CODES))
-        names, words = self._concepts.column("name"), set(plain_words(mention))
-        rows.sort(key=lambda row: -len(words & set(plain_words(clean(names[row].as_py())))))
-        share, rows = 1.0 / len(rows), rows[:MAX_CONCEPTS]
-        ids, why = self._ids(rows), (self._choose(heading),)
-        codes = [
-            replace(found[0], concept_id=id, concept_name=names[row].as_py(), omop=omop, contradictions=why)
-            for id, row, omop in zip(ids, rows, self.omop.of_rows(rows), strict=True)
-        ]
-        return [*codes, *(one for one in found[1:] if one.concept_id not in ids)], share
+        codes: dict[str, Candidate] = {}
+        shares = []
+        for concept, candidate in zip(concepts, found, strict=True):
+            if not self.assignment.is_heading(concept):
+                codes.setdefault(candidate.concept_id, candidate)
+                shares.append(1.0)
+                continue
+            rows, why = self._below(mention, concept), (self._choose(concept),)
+            shares.append(1.0 / len(rows))
+            rows = rows[: 1 if codes else MAX_CONCEPTS]
+            for id, row, omop in zip(self._ids(rows), rows, self.omop.of_rows(rows), strict=True):
+                name = self._concepts.column("name")[row].as_py()
+                code = replace(candidate, concept_id=id, concept_name=name, omop=omop, contradictions=why)
+                codes.setdefault(id, code)
+        return [*codes.values()], shares[0] if shares else 1.0
+
+    def _below(self, mention: str, heading: int) -> list[int]:
+        """Return the codes below a heading, best first."""
+        words, names = set(plain_words(mention)), self._concepts.column("name")
+
+        def place(row: int) -> tuple[int, bool]:
+            name = clean(names[row].as_py())
+            return -len(words & set(plain_words(name))), not self.assignment.is_open(name)
+
+        return sorted(self.assignment.codes(heading), key=place)
 
     def _choose(self, heading: int) -> str:
         return f"heading: {self._ids([heading])[0]} cannot be billed; choose a code below it"
