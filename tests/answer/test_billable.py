@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from alphita.answer.filters import Filters
@@ -157,9 +158,10 @@ def test_ranges_are_answers_only_where_they_are_asked_for(tmp_path):
     assert answers(index, "diseases of sailors", filters=Filters(types=("section",)))[0] == ["A01-A04"]
     assert answers(index, "diseases of sailors", filters=Filters(types=("section", "code")))[0][0] == "A01-A04"
     assert answers(index, "ICD10CM:A01-A04", top=1) == [["A01-A04"]]
-    below = answers(index, "ICD10CM:A01-A04", filters=Filters(billable=True))[0]
-    assert below
-    assert "-" not in "".join(below)
+    for chosen in ("ICD10CM:A01-A04", "ICD10CM:A00-A09"):
+        below = answers(index, chosen, filters=Filters(billable=True))[0]
+        assert below[:2] == ["A01.9", "A02.09"]
+        assert "-" not in "".join(below)
 
 
 def test_a_filter_that_leaves_the_unspecified_code_out_keeps_the_heading(tmp_path):
@@ -207,6 +209,17 @@ def test_the_classes_of_omop_are_a_flag(tmp_path):
     ids = index.segment.concepts.column("id").to_pylist()
     kept = Filters(billable=True).concepts(index.segment)
     assert sorted(one for one, is_kept in zip(ids, kept, strict=True) if is_kept) == ["ICD10CM:A01.0", "ICD10CM:A01.9"]
+
+
+def test_headings_in_a_circle_end(icd, monkeypatch):
+    assignment = Normalizer(icd, encoder=HashEncoder(), billable=True)._pipeline.assignment
+    a02 = int(icd.concept_rows(["ICD10CM:A02"])[0])
+    children = type(icd.segment).children_of
+    monkeypatch.setattr(
+        type(icd.segment), "children_of", lambda self, row: np.append(children(self, row), [a02]).astype(np.int64)
+    )
+    ids = icd.segment.concepts.column("id")
+    assert ids[assignment.codes(a02)[0]].as_py() == "ICD10CM:A02.09"
 
 
 def test_an_index_that_does_not_tell_is_refused(tmp_path):

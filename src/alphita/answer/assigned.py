@@ -84,7 +84,8 @@ class Assignment:
             is_kept = (assigned < 0) | self.allowed[assigned] | ~self.allowed
             assigned = np.where(is_kept, assigned, own)
         if self.billable and self.allowed is not None:
-            following, above = self._following, self.segment.ancestors(self.allowed) | self.allowed
+            above = self.segment.ancestors(self.allowed) | self.allowed
+            following = self._following(above & ~self.allowed)
             # One that neither can be billed nor has such codes below it is left out.
             is_dead = (assigned >= 0) & ~above[assigned]
             assigned = np.where(is_dead, np.where(above, own, -1), assigned)
@@ -103,25 +104,23 @@ class Assignment:
             found[ranges_of(self.segment)] = -1
         return np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(prefixes, names))])
 
-    @property
-    def _following(self) -> NDArray[np.int64]:
-        """(n_concepts,) the unspecified code of each heading, or the only one below it, else itself."""
-        segment, unspecified = self.segment, self._all[0]
-        own = np.arange(len(unspecified))
+    def _following(self, headings: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the unspecified code of each heading, or the only one below it, else itself, (n_concepts,)."""
+        segment, following = self.segment, self._all[0].copy()
         if segment.parents is None or segment.parent_offsets is None:
-            return unspecified
+            return following
         names = [
             axes.without_unspecified(_NOTHING_MORE.sub("", name))
             for name in clean_many(segment.concepts.column("name").to_pylist())
         ]
-        children = np.repeat(own, np.diff(segment.parent_offsets)).tolist()
+        kept = headings[segment.parents]
+        children = np.repeat(np.arange(len(following)), np.diff(segment.parent_offsets))[kept]
         below: dict[int, list[int]] = {}
-        for child, parent in zip(children, segment.parents.tolist(), strict=True):
+        for child, parent in zip(children.tolist(), segment.parents[kept].tolist(), strict=True):
             below.setdefault(parent, []).append(child)
-        following = unspecified.copy()
         for parent, some in below.items():
             alike = [child for child in some if names[child] == names[parent]] if len(some) > 1 else some
-            if unspecified[parent] == parent and len(alike) == 1:
+            if following[parent] in (parent, -1) and len(alike) == 1:
                 following[parent] = alike[0]
         return following
 
@@ -134,18 +133,20 @@ class Assignment:
         return _NOT_SPECIFIED.search(name) is not None
 
     def _codes(self, heading: int) -> tuple[int, ...]:
-        """Return the concepts below a heading that can be answers, in the order of the terminology; at most 1,000."""
-        return tuple(itertools.islice(self._below(heading), MAX_CODES))
+        """Return the codes below a heading, or the unspecified ones below those, in their order; at most 1,000."""
+        return tuple(itertools.islice(self._below(heading, {heading}), MAX_CODES))
 
-    def _below(self, concept: int) -> Iterator[int]:
-        seen = {concept}
-        for child in self.segment.children_of(concept).tolist():
+    def _below(self, heading: int, seen: set[int]) -> Iterator[int]:
+        for child in self.segment.children_of(heading).tolist():
             answer = child if self.concepts is None else int(self.concepts[0, child])
-            found = self._below(answer) if self.is_heading(answer) and answer not in seen else (answer,)
-            for one in found:
-                if one >= 0 and one not in seen and not self.is_heading(one):
-                    seen.add(one)
-                    yield one
+            answer = child if answer < 0 else answer
+            if answer in seen:
+                continue
+            seen.add(answer)
+            if self.is_heading(answer):
+                yield from self._below(answer, seen)
+            else:
+                yield answer
 
     def instead(self, named: int) -> list[int]:
         """Return what answers where the id of a heading is given: its code, or those below it."""
@@ -157,10 +158,13 @@ class Assignment:
         """Say why a concept answers where another one is named; None where it is the same."""
         if named == answer or self.concepts is None or answer not in self.concepts[:, named]:
             return None
-        kind = "the only code below it" if len(self.segment.children_of(named)) == 1 else "its unspecified code"
+        identifier = self.segment.concepts.column("id")[named].as_py()
         if answer != self.concepts[0, named]:
-            kind = "its code for that side"
-        return f"{self.segment.concepts.column('id')[named].as_py()} is a heading, and this is {kind}"
+            return f"{identifier} says no side, and this is the one of that side"
+        is_only = len(self.segment.children_of(named)) == 1
+        return (
+            f"{identifier} is a heading, and this is {'the only code below it' if is_only else 'its unspecified code'}"
+        )
 
 
 def ranges_of(segment: Segment) -> NDArray[np.bool_]:
