@@ -83,7 +83,7 @@ EXTRAS = {
     **dict.fromkeys(("matplotlib", "openTSNE"), "plots"),
     **dict.fromkeys(("openpyxl", "python_calamine"), "excel"),
     **{"pykeen": "graph", "jieba": "chinese", "ray": "cluster", "pyspark": "spark"},
-    **{"tensorboard": "tensorboard", "spacy": "spacy", "peft": "lora", "accelerate": "trackers"},
+    **{"tensorboard": "tensorboard", "spacy": "spacy", "mcp": "mcp", "peft": "lora", "accelerate": "trackers"},
 }
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from alphita.answer.assigned import assigned_concepts
+from alphita.answer.assigned import Assignment
 from alphita.answer.pipeline import Pipeline
 from alphita.index.lookup import EXACT
 from alphita.index.store import build
@@ -72,7 +72,7 @@ def test_a_heading_leads_to_its_code_for_what_is_known_no_further(tmp_path, back
     codes = dict(reversed(CODES.items())) if backwards else CODES
     index = build(Classification(codes), ENCODER, tmp_path / "x.index")
     ids = [one.partition(":")[2] for one in index.segment.concepts.column("id").to_pylist()]
-    found = assigned_concepts(index.segment)[0].tolist()
+    found = Assignment(index.segment).concepts[0].tolist()
     assert dict(zip(ids, [None if row < 0 else ids[row] for row in found], strict=True)) == {
         code: ANSWERS.get(code, code) for code in codes
     }
@@ -94,9 +94,10 @@ def test_elsewhere_every_concept_is_its_own(tmp_path):
         for code, (name, parent) in CODES.items()
         if code not in ("S93.1", "S93.2", "S72.1", "S72.2")
     }
-    assert assigned_concepts(build(Classification(plain), ENCODER, tmp_path / "plain.index").segment) is None
+    names = Assignment(build(Classification(plain), ENCODER, tmp_path / "plain.index").segment).concepts
+    assert names[0].tolist() == [-1, *range(1, len(plain))]
     flat = SmallTerminology([(f"ICD10CM:{code}", name, "exact") for code, (name, _) in CODES.items()])
-    found = assigned_concepts(build(flat, ENCODER, tmp_path / "flat.index").segment)
+    found = Assignment(build(flat, ENCODER, tmp_path / "flat.index").segment).concepts
     assert found[0].tolist() == [-1, *range(1, len(CODES))]
 
 
@@ -108,7 +109,9 @@ def test_a_code_with_a_dash_is_no_range_of_codes(tmp_path):
     terminology = Classification({**CODES, **codes})
     terminology.concept_ids = pa.array([*terminology.concept_ids.to_pylist()[: len(CODES)], *dashed, *ranges])
     index = build(terminology, ENCODER, tmp_path / "x.index")
-    found = dict(zip(index.segment.concepts.column("id").to_pylist(), assigned_concepts(index.segment)[0], strict=True))
+    found = dict(
+        zip(index.segment.concepts.column("id").to_pylist(), Assignment(index.segment).concepts[0], strict=True)
+    )
     assert [identifier for identifier in dashed if found[identifier] < 0] == []
     assert [identifier for identifier in ranges if found[identifier] >= 0] == []
 
@@ -124,7 +127,7 @@ def test_beside_a_classification_a_plain_name_of_another_vocabulary_is_its_own_a
     terminology.concept_ids = pa.array([*own, *(f"SNOMEDCT:{code}" for code in procedures)])
     index = build(terminology, ENCODER, tmp_path / "x.index")
     (named,) = index.concept_rows(["SNOMEDCT:S1"])
-    assert assigned_concepts(index.segment)[0][named] == named
+    assert Assignment(index.segment).concepts[0][named] == named
     reader = Pipeline(index, lambda: ENCODER, respell=True).reader
     assert reader.habits.plain["cholera"] == ("cholera, unspecified",)
     assert "computed tomography of head" not in reader.habits.plain

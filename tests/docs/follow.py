@@ -40,6 +40,7 @@ MODULES = {
     r"\bmteb\b": "mteb",
     r"\boaklib\b": "oaklib",
     r"--engine ray|\bimport ray\b": "ray",
+    r"\balphita mcp\b": "mcp",
 }
 PROGRAMS = {r"\bpsql\b": "psql", r"\bcurl\b": "curl"}
 # Inside the blocks that run, what installs or tests is not done again; `test_every_command_exists` looks at its words.
@@ -63,6 +64,8 @@ def serves(block: Block) -> bool:
     if block.language != "sh" or block.text.rstrip().endswith("&"):
         return False
     *_, (_, last) = commands(block.text)
+    if last[:2] == ["alphita", "mcp"]:
+        return "--http" in last
     return last[:2] == ["alphita", "serve"] and not {"--check", "--new-key", "--help", "--help-all"} & set(last)
 
 

@@ -23,11 +23,7 @@ def asked(monkeypatch, tmp_path):
 
 
 def index(hashed="a", size=3):
-    class One(SimpleNamespace):
-        def __len__(self):
-            return size
-
-    return One(content_hash=hashed)
+    return SimpleNamespace(index_hash=hashed, strings=range(size))
 
 
 def found(asked):

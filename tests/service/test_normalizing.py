@@ -10,6 +10,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from alphita.service import normalizing
+from tests.answer.test_assigned import CODES, Classification
 from tests.doubles import HashEncoder, small_terminology
 from tests.service.review_service import client_of, code_of
 from tests.waiting import SECONDS, wait_until
@@ -135,3 +136,20 @@ def test_mentions_come_with_their_places_and_what_the_text_says(normalizer):
     assert second == {"annotations": []}
     assert [text[one["start"] : one["end"]] for one in first["annotations"]] == ["seizure", "headache"]
     assert [one["context"][0]["cue"] for one in first["annotations"]] == ["No", "No"]
+
+
+def test_billable_answers_are_asked_for_by_request(tmp_path, client):
+    codes = Classification({code: CODES[code] for code in ("A00", "A00.9", "B02", "B02.2", "S93", "S93.1", "S93.2")})
+    index = build(codes, HashEncoder(), tmp_path / "x.index")
+    with client_of(Normalizer(index, encoder=HashEncoder())) as asked:
+        found = [
+            normalized(asked, mentions=["sprain of ankle", "cholera"], billable=billable)
+            for billable in (False, True, False)
+        ]
+    assert [[one["concept_id"] for one in answers] for answers in found] == [
+        ["ICD10CM:S93", "ICD10CM:A00.9"],
+        ["ICD10CM:S93.1", "ICD10CM:A00.9"],
+        ["ICD10CM:S93", "ICD10CM:A00.9"],
+    ]
+    answer = client.post("/normalize", json={"mentions": ["x"], "billable": True})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "billable")

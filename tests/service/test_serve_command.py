@@ -45,7 +45,7 @@ def served(monkeypatch):
         return create(settings, normalizer, store, terminology, further)
 
     monkeypatch.setattr(app, "create", noted)
-    monkeypatch.setattr(command, "_serve", lambda served, settings, listening, show: found.update(listening=listening))
+    monkeypatch.setattr(command, "run_app", lambda served, settings, listening, show: found.update(listening=listening))
     return found
 
 

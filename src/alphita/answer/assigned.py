@@ -1,14 +1,17 @@
 """Which concept answers where another one is named: the unspecified code for its heading, and that of a side.
 
 A classification assigns no heading if there is a code for "no more is known" below it: not "pneumonia, unspecified
-organism" (J18), but J18.9; and never a range of codes. Where a mention says a side and the terminology has a concept of
-that side beside the one without, "fracture of left neck of femur", this one is meant.
+organism" (J18), but J18.9; and never a range of codes, unless ranges are asked for. Where a mention says a side and the
+terminology has a concept of that side beside the one without, "fracture of left neck of femur", this one is meant.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita.index.kept import kept
 from alphita.index.lookup import MAX_ENCODED_CHARACTERS
 from alphita.index.segment import Segment
 from alphita.mention import axes
@@ -33,31 +37,178 @@ _HEADING_EXTRA = re.compile(r", not elsewhere classified$| \[[^\[\]]+\]$")
 SIDES = (sets.LEFT, sets.RIGHT, sets.BOTH)
 # A heading may lead to a heading.
 LEVELS = 5
+# Codes below a heading that are compared with a mention, and headings for which they are kept.
+MAX_CODES, REMEMBERED = 1_000, 1_024
+# What a code says beside the name of the heading, if nothing more is known: "other and unspecified asthma".
+_NOTHING_MORE = re.compile(r"^other (?:and|or) (?=unspecified)|,? uncomplicated$|,? without complications?$")
 _NOT_SPECIFIED = re.compile(r"unspecified|not specified|\bnos\b")
 _OPEN = rf"{_NOT_SPECIFIED.pattern}|unspec|not otherwise|without"
 
 
-def assigned_concepts(segment: Segment) -> NDArray[np.int64] | None:
-    """Return the concept that is the answer where each is named (-1: none), by the side that is said.
+class Assignment:
+    """Which concept is the answer where each one of an index is named."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        allowed: NDArray[np.bool_] | None = None,
+        *,
+        billable: bool = False,
+        ranges: bool = False,
+    ) -> None:
+        """Prepare for an index.
+
+        Args:
+            allowed: (n_concepts,) which can be answers; None: all.
+            billable: whether headings are not; one without an unspecified code leads to the codes below it.
+            ranges: whether ranges of codes can be answers.
+        """
+        self.segment, self.allowed, self.billable, self._ranges = segment, allowed, billable, ranges
+        self.codes = functools.lru_cache(REMEMBERED)(self._codes)
+
+    def among(self, allowed: NDArray[np.bool_] | None, *, billable: bool) -> Assignment:
+        """Return the same for fewer answers."""
+        part = copy.copy(self)
+        part.allowed, part.billable = allowed, billable
+        part.codes = functools.lru_cache(REMEMBERED)(part._codes)
+        part.__dict__.pop("concepts", None)
+        return part
+
+    @functools.cached_property
+    def concepts(self) -> NDArray[np.int64] | None:
+        """The concept that is the answer where each is named (-1: none), by the side that is said.
+
+        (4, n_concepts): without a side, and for each of `SIDES`; None where every concept is its own.
+        """
+        own, assigned = np.arange(len(self.segment.concepts)), self._all
+        if self.allowed is not None:
+            is_kept = (assigned < 0) | self.allowed[assigned] | ~self.allowed
+            assigned = np.where(is_kept, assigned, own)
+        if self.billable and self.allowed is not None:
+            above = self.segment.ancestors(self.allowed) | self.allowed
+            following = self._following(above & ~self.allowed)
+            # One that neither can be billed nor has such codes below it is left out.
+            is_dead = (assigned >= 0) & ~above[assigned]
+            assigned = np.where(is_dead, np.where(above, own, -1), assigned)
+            for _ in range(LEVELS):
+                is_heading = (assigned >= 0) & ~self.allowed[assigned]
+                assigned = np.where(is_heading, following[assigned], assigned)
+        return None if (assigned == own).all() else assigned
+
+    @functools.cached_property
+    def _all(self) -> NDArray[np.int64]:
+        """`concepts`, if all can be answers."""
+        name = f"assigned, with {'' if self._ranges else 'no '}ranges"
+        code = ("answer/assigned.py", "mention/axes.py", "terminology")
+        return kept(self.segment, name, code, lambda: {"assigned": self._found()})["assigned"]
+
+    def _found(self) -> NDArray[np.int64]:
+        names = clean_many(self.segment.concepts.column("name").to_pylist())
+        prefixes = [one.partition(":")[0] for one in self.segment.concepts.column("id").to_pylist()]
+        found = _unspecified_codes(self.segment, names)
+        if not self._ranges:
+            found[ranges_of(self.segment)] = -1
+        return np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(prefixes, names))])
+
+    def _following(self, headings: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the unspecified code of each heading, or the only one below it, else itself, (n_concepts,)."""
+        segment, following = self.segment, self._all[0].copy()
+        if segment.parents is None or segment.parent_offsets is None:
+            return following
+        names = [
+            axes.without_unspecified(_NOTHING_MORE.sub("", name))
+            for name in clean_many(segment.concepts.column("name").to_pylist())
+        ]
+        kept = headings[segment.parents]
+        children = np.repeat(np.arange(len(following)), np.diff(segment.parent_offsets))[kept]
+        below: dict[int, list[int]] = {}
+        for child, parent in zip(children.tolist(), segment.parents[kept].tolist(), strict=True):
+            below.setdefault(parent, []).append(child)
+        for parent, some in below.items():
+            alike = [child for child in some if names[child] == names[parent]] if len(some) > 1 else some
+            if following[parent] in (parent, -1) and len(alike) == 1:
+                following[parent] = alike[0]
+        return following
+
+    def is_heading(self, concept: int) -> bool:
+        """Tell whether a concept is no answer, but the codes below it are."""
+        return self.billable and self.allowed is not None and not self.allowed[concept]
+
+    def is_open(self, name: str) -> bool:
+        """Tell whether a cleaned name says that something is unspecified."""
+        return _NOT_SPECIFIED.search(name) is not None
+
+    def _codes(self, heading: int) -> tuple[int, ...]:
+        """Return the codes below a heading, or the unspecified ones below those, in their order; at most 1,000."""
+        return tuple(itertools.islice(self._below(heading, {heading}), MAX_CODES))
+
+    def _below(self, heading: int, seen: set[int]) -> Iterator[int]:
+        for child in self.segment.children_of(heading).tolist():
+            answer = child if self.concepts is None else int(self.concepts[0, child])
+            answer = child if answer < 0 else answer
+            if answer in seen:
+                continue
+            seen.add(answer)
+            if self.is_heading(answer):
+                yield from self._below(answer, seen)
+            else:
+                yield answer
+
+    def instead(self, named: int) -> list[int]:
+        """Return what answers where the id of a heading is given: its code, or those below it."""
+        answer = named if self.concepts is None else int(self.concepts[0, named])
+        is_code = answer >= 0 and not self.is_heading(answer)
+        return [*((answer,) if is_code else self.codes(named))] if self.billable else []
+
+    def why(self, named: int, answer: int) -> str | None:
+        """Say why a concept answers where another one is named; None where it is the same."""
+        if named == answer or self.concepts is None or answer not in self.concepts[:, named]:
+            return None
+        identifier = self.segment.concepts.column("id")[named].as_py()
+        if answer != self.concepts[0, named]:
+            return f"{identifier} says no side, and this is the one of that side"
+        is_only = len(self.segment.children_of(named)) == 1
+        return (
+            f"{identifier} is a heading, and this is {'the only code below it' if is_only else 'its unspecified code'}"
+        )
+
+
+def ranges_of(segment: Segment) -> NDArray[np.bool_]:
+    """Return which concepts are ranges of codes, (n_concepts,), such as E08-E13: of ICD, or above others."""
+    ids = segment.concepts.column("id")
+    is_range, of_icd = (
+        pc.match_substring_regex(ids, pattern).to_numpy(zero_copy_only=False) for pattern in (_RANGE, "^ICD")
+    )
+    return np.asarray(is_range & (of_icd | ~_is_leaf(segment)), bool)
+
+
+def billable(segment: Segment) -> NDArray[np.bool_] | None:
+    """Return which codes can be billed, (n_concepts,): by the terminology's flag, else those with none below.
 
     Returns:
-        (4, n_concepts) int64: without a side, and for each of `SIDES`; None where every concept is its own.
+        None: the index tells neither.
     """
-    names = clean_many(segment.concepts.column("name").to_pylist())
-    prefixes = [one.partition(":")[0] for one in segment.concepts.column("id").to_pylist()]
-    found = _unspecified_codes(segment, names)
-    assigned = np.stack([found, *(np.where(found < 0, -1, of_side[found]) for of_side in _sided(prefixes, names))])
-    return None if (assigned == np.arange(len(names))).all() else assigned
+    columns = segment.concepts.column_names
+    for name, pattern in (("billable", "^yes$"), ("concept_class", r"\bbilling code$")):
+        if name in columns:
+            told = pc.match_substring_regex(segment.concepts.column(name).cast(pa.string()), pattern)
+            flagged = pc.fill_null(told, False).to_numpy(zero_copy_only=False)
+            if flagged.any():
+                return np.asarray(flagged, bool)
+    if segment.parents is None or not len(segment.parents):
+        return None
+    return _is_leaf(segment) & ~ranges_of(segment)
 
 
-def assigned_as_arrays(segment: Segment) -> dict[str, NDArray[np.int64]]:
-    """Return `assigned_concepts` under its name, nothing where every concept is its own."""
-    found = assigned_concepts(segment)
-    return {} if found is None else {"assigned": found}
+def _is_leaf(segment: Segment) -> NDArray[np.bool_]:
+    leaf = np.ones(len(segment.concepts), bool)
+    if segment.parents is not None:
+        leaf[segment.parents] = False
+    return leaf
 
 
 def _unspecified_codes(segment: Segment, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the unspecified code of each heading, -1 for ranges of codes, and every other concept itself."""
+    """Return the unspecified code of each heading, and every other concept itself."""
     found = np.arange(len(names))
     is_class = axes.classified(segment.concepts.column("id"), segment.concepts.column("name"))
     if segment.parents is None or segment.parent_offsets is None or not is_class.any():
@@ -74,7 +225,6 @@ def _unspecified_codes(segment: Segment, names: Sequence[str]) -> NDArray[np.int
         found[parent] = _unspecified(parent, some, names)
     for _ in range(LEVELS):
         found = found[found]
-    found[pc.match_substring_regex(segment.concepts.column("id"), _RANGE).to_numpy(zero_copy_only=False)] = -1
     return found
 
 
@@ -100,7 +250,7 @@ def _sided(prefixes: Sequence[str], names: Sequence[str]) -> list[NDArray[np.int
 
 
 def sides_of(mentions: Iterable[Mention]) -> NDArray[np.int64]:
-    """Return the row of `assigned_concepts` for each mention: the side that it or a reading of it names, else 0."""
+    """Return the row of `Assignment.concepts` for each mention: the side that it or a reading of it names, else 0."""
     rows = []
     for mention in mentions:
         strings = (mention.string, *(one.string for one in mention.readings))

@@ -103,7 +103,7 @@ def collect(
     Args:
         hidden_concepts: (n,) the hidden concept of each request.
         allowed: (n_terms,) the terms that can match.
-        assigned: (4, n_concepts) see `assigned.assigned_concepts`.
+        assigned: (4, n_concepts) see `assigned.Assignment.concepts`.
         sides: (n,) the row of `assigned` for each request, see `assigned.SIDES`.
     """
     n = len(requests.offsets) - 1

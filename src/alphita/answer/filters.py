@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita.answer import assigned
+from alphita.answer.assigned import Assignment
 from alphita.errors import UsageError
 from alphita.index.lookup import Restricted
 from alphita.index.segment import Segment
@@ -89,12 +91,15 @@ class Filters:
     """The concepts that can be answers: any of the values of one kind, and all kinds.
 
     Attributes:
-        types: semantic types, or domains of OMOP vocabularies.
+        types: semantic types, domains and concept classes of OMOP vocabularies, or kinds: term or part in LOINC, term
+            types in RxNorm, levels in ICD-10-CM.
         sources: prefixes of the concepts' own terminologies.
         languages: BCP-47; a concept must have a term in one of them, and only such terms match.
         under: CURIEs; these concepts and those below them.
         standard_only: only standard concepts (OMOP).
         domain: a type or domain that they must have besides; of several, joined by `|`, one.
+        billable: only codes that can be billed; a heading is answered by its unspecified code, or by the codes below
+            it, for review.
     """
 
     types: tuple[str, ...] = ()
@@ -103,11 +108,17 @@ class Filters:
     under: tuple[str, ...] = ()
     standard_only: bool = False
     domain: str | None = None
+    billable: bool = False
 
     @property
     def empty(self) -> bool:
         """Whether all concepts can be answers."""
-        return not (self.types or self.sources or self.languages or self.under or self.standard_only or self.domain)
+        return self == Filters()
+
+    def asks_for_ranges(self, segment: Segment) -> bool:
+        """Tell whether a type is chosen that only ranges of codes have, such as E08-E13."""
+        ranges = assigned.ranges_of(segment) if self.types else None
+        return ranges is not None and any(ranges[_of_types(segment, [one])].all() for one in self.types)
 
     def concepts(self, segment: Segment) -> NDArray[np.bool_]:
         """Return which concepts of an index can be answers, (n_concepts,)."""
@@ -127,6 +138,13 @@ class Filters:
             allowed &= _under(segment, self.under)
         if self.standard_only:
             allowed &= np.array([one == "S" for one in _column(segment, "standard", "--standard-only")], bool)
+        if self.billable:
+            if (codes := assigned.billable(segment)) is None:
+                raise UsageError(
+                    "this index tells neither which codes can be billed nor which are below others; --billable cannot "
+                    "be used with it"
+                )
+            allowed &= codes
         if not allowed.any():
             raise UsageError("no concept of this index passes all filters together")
         return allowed
@@ -158,13 +176,26 @@ class Allowed:
         # (n_concepts,); None: all.
         self.concepts = allowed_concepts(index, filters, targets)
 
-    def searched(self) -> tuple[Any, NDArray[np.bool_] | None]:
-        """Return an index that finds only these, and which of its terms can match, (n_terms,); None: all."""
+    def searched(self, *, headings: bool = False) -> tuple[Any, NDArray[np.bool_] | None]:
+        """Return an index that finds only these, and which of its terms can match, (n_terms,); None: all.
+
+        Args:
+            headings: find those above them, too, if only codes that can be billed are answers.
+        """
         if self.concepts is None:
             return self._index, None
+        segment, concepts = self._index.segment, self.concepts
+        if headings and self._filters.billable:
+            whole = allowed_concepts(self._index, replace(self._filters, billable=False), self._targets)
+            concepts = segment.ancestors(concepts) & (True if whole is None else whole) | concepts
+        strings = self._filters.strings(segment, concepts)
+        return Restricted(self._index, strings), self._filters.terms(segment, concepts)
+
+    def assignment(self) -> Assignment:
+        """Return which of these is the answer where each concept is named."""
         segment = self._index.segment
-        strings = self._filters.strings(segment, self.concepts)
-        return Restricted(self._index, strings), self._filters.terms(segment, self.concepts)
+        is_billed, ranges = self._filters.billable, self._filters.asks_for_ranges(segment)
+        return Assignment(segment, self.concepts, billable=is_billed, ranges=ranges)
 
     def row(self, identifier: str) -> int:
         """Return the row of the concept with an id, or a code in the target; -1 if it cannot be an answer."""
@@ -214,7 +245,7 @@ def types_of(segment: Segment, allowed: NDArray[np.bool_] | None = None) -> list
 
 def _types(segment: Segment) -> Iterator[tuple[pa.Array, NDArray[np.int64]]]:
     """Yield types and the rows of the concepts that have them, a column at a time."""
-    for name in ("semantic_types", "domain", "concept_class"):
+    for name in ("semantic_types", "domain", "concept_class", "kind"):
         if name in segment.concepts.column_names:
             column = segment.concepts.column(name).combine_chunks()
             is_list = pa.types.is_list(column.type)

@@ -25,17 +25,18 @@ from alphita.answer.filters import Allowed, Filters, types_of
 from alphita.answer.omop import OmopConcepts
 from alphita.answer.pipeline import Pipeline, Questions, Scored, questions_of
 from alphita.answer.records import DEFAULT_FLOOR, Result
-from alphita.answer.results import ResultBuilder
+from alphita.answer.results import Named, ResultBuilder
 from alphita.errors import UsageError
 from alphita.index.encoding import Encoder
 from alphita.index.lookup import DEPTH, EXACT, LETTERS, How
 from alphita.index.store import Index
 from alphita.mappings.record import Decision
 from alphita.mention.abbreviations import Abbreviations
-from alphita.mention.assertion import SAYS_NOTHING, SEVERAL
+from alphita.mention.assertion import SAYS_NOTHING, SEVERAL, bare_code
 from alphita.mention.reader import Mention
 from alphita.mention.short_forms import ClinicalAbbreviations
 from alphita.registry import unknown
+from alphita.terminology.text import clean_many
 
 AUTO = "auto"
 
@@ -54,6 +55,7 @@ class NormalizerOptions:
         nil_error: the allowed share, among NIL answers, of those that have a concept, 0 to 1; by default 0.05.
         target: answer with codes of this code system, a prefix such as "SNOMEDCT", for concepts that have one.
         filters: the concepts that can be answers; all by default.
+        billable: only codes that can be billed; see `Filters`.
         abbreviations: your own list: a CSV or TSV with the columns short and long.
         precision: see `TermEncoder.load`.
         device: see `TermEncoder.load`.
@@ -67,6 +69,7 @@ class NormalizerOptions:
     nil_error: float | None = None
     target: str | None = None
     filters: Filters | None = None
+    billable: bool = False
     abbreviations: Path | str | None = None
     precision: str = "auto"
     device: str = "auto"
@@ -115,9 +118,11 @@ class Normalizer:
         if encoder is not None:
             index.check_encoder(encoder)
         self.index, self.floor, self.target, self.filters = index, given.floor, given.target, given.filters
+        if given.billable:
+            self.filters = replace(self.filters or Filters(), billable=True)
         self._encoder = encoder
         self._loading = threading.Lock()
-        self._of_types: dict[str, Normalizer] = {}
+        self._narrowed: dict[Filters, Normalizer] = {}
         self.calibration = fitted = _calibration(index, given.calibration, given.ranking)
         self.ranking = given.ranking if given.ranking != AUTO else "vectors" if fitted is None else "learned"
         self._ranking = ranking_of(self.ranking)
@@ -129,13 +134,15 @@ class Normalizer:
         self.abbreviations = _abbreviations(index, fitted, given.abbreviations)
         self._builder = ResultBuilder(index, self.target, None if fitted is None else fitted.ranker)
         self.allowed = Allowed(index, self.filters, self._builder.targets)
-        searched, terms = self.allowed.searched()
+        searched, terms = self.allowed.searched(headings=True)
+        self._builder.assignment = self.allowed.assignment()
         self._pipeline = Pipeline(
             searched,
             self.encoder,
             self.abbreviations,
             respell=self._ranking.learned,
             allowed=terms,
+            assignment=self._builder.assignment,
             definitions=None if fitted is None else fitted.definitions,
             cosines=None if fitted is None else fitted.cosines,
         )
@@ -202,7 +209,7 @@ class Normalizer:
         if self.abbreviations is not None:
             self.abbreviations = _fresh(self.abbreviations)
             learn(self.abbreviations)
-            for one in (self, *self._of_types.values()):
+            for one in (self, *self._narrowed.values()):
                 one._pipeline.reader.abbreviations = self.abbreviations
 
     @property
@@ -216,14 +223,29 @@ class Normalizer:
         Raises:
             UsageError: no concept that can be an answer has this type.
         """
+        return self.narrowed(domain=name)
+
+    def narrowed(self, **filters: Any) -> Normalizer:  # noqa: ANN401 - see `Filters`
+        """Return a normaliser with further filters; it shares all else with this one.
+
+        Raises:
+            UsageError: no concept passes all filters.
+        """
+        chosen = replace(self.filters or Filters(), **filters)
         with self._loading:
-            if name not in self._of_types:
+            if chosen == self.filters:
+                return self
+            if chosen not in self._narrowed:
                 part = copy.copy(self)
-                part.filters = replace(self.filters or Filters(), domain=name)
-                part.allowed = Allowed(self.index, part.filters, self._builder.targets)
-                part._pipeline = self._pipeline.narrowed(*part.allowed.searched())
-                self._of_types[name] = part
-            return self._of_types[name]
+                part.filters, part._narrowed, part._builder = chosen, {}, copy.copy(self._builder)
+                part.allowed = Allowed(self.index, chosen, self._builder.targets)
+                part._builder.assignment = self._pipeline.assignment.among(
+                    part.allowed.concepts, billable=chosen.billable
+                )
+                searched, terms = part.allowed.searched(headings=True)
+                part._pipeline = self._pipeline.narrowed(searched, terms, part._builder.assignment)
+                self._narrowed[chosen] = part
+            return self._narrowed[chosen]
 
     def normalize(
         self,
@@ -303,13 +325,16 @@ class Normalizer:
             else self._builder.empty(mention.text, explain)
             for mention, place in zip(mentions, places, strict=True)
         ]
-        for row, concepts in self._identified(mentions):
-            results[row] = self._builder.from_identifier(mentions[row].text, concepts, top_k, explain)
+        for row, named, concepts in self._identified(mentions):
+            results[row] = self._builder.from_identifier(mentions[row].text, named, concepts, top_k, explain)
         return results
 
-    def _identified(self, mentions: Sequence[Mention]) -> list[tuple[int, list[int]]]:
-        """Return which mentions are identifiers or codes of allowed concepts, and of which."""
-        given = {row: mention.identifier for row, mention in enumerate(mentions) if mention.identifier}
+    def _identified(self, mentions: Sequence[Mention]) -> list[tuple[int, Named, list[int]]]:
+        """Return which mentions are identifiers or codes of a concept, and of which ones that can be answers."""
+        given = {}
+        for row, mention in enumerate(mentions):
+            if identifier := mention.identifier or self._coded(mention.text):
+                given[row] = identifier
         if not given:
             return []
         names = list(given.values())
@@ -317,10 +342,22 @@ class Normalizer:
         allowed = self.allowed.concepts
         found = []
         for number, row, others in zip(given, own, coded, strict=True):
-            concepts = [concept for concept in ([row] if row >= 0 else others) if allowed is None or allowed[concept]]
+            named = [row] if row >= 0 else others
+            concepts = [concept for concept in named if allowed is None or allowed[concept]]
+            if not concepts and named:
+                concepts = self._pipeline.assignment.instead(named[0])
             if concepts:
-                found.append((number, concepts))
+                is_bare = mentions[number].identifier is None and "." not in mentions[number].text
+                found.append((number, Named(named[0], is_bare), concepts))
         return found
+
+    def _coded(self, text: str) -> str | None:
+        """Return the id of a concept whose code is written without its prefix, and is no name: "E11.9"."""
+        code = bare_code(text)
+        if code is None or self.index.rows([clean_many([code], self.index.rules)[0]])[0] >= 0:
+            return None
+        ids = [f"{source}:{code}" for source in self._builder.sources]
+        return next((id for id, row in zip(ids, self.index.concept_rows(ids).tolist(), strict=True) if row >= 0), None)
 
     def _answer(self, questions: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
         """Answer distinct questions; if too few concepts are found, search again, deeper."""

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.answer.assigned import assigned_as_arrays, sides_of
+from alphita.answer.assigned import Assignment, sides_of
 from alphita.answer.candidates import MAX_CONCEPTS, CandidateTable, collect, requests_of
 from alphita.answer.features import Asked, Cosines, Definitions, Features, Featurizer
 from alphita.index.encoding import Encoder
-from alphita.index.kept import kept
 from alphita.index.lookup import WHOLE, How, View
 from alphita.index.store import Index
 from alphita.mention.abbreviations import Abbreviations
@@ -96,25 +95,28 @@ class Pipeline:
         definitions: Definitions | None = None,
         cosines: Cosines | None = None,
         allowed: NDArray[np.bool_] | None = None,
+        assignment: Assignment | None = None,
     ) -> None:
         """Prepare for an index.
 
         Args:
             allowed: (n_terms,) the terms that may speak for a concept.
+            assignment: which concept is the answer where each is named.
         """
+        self.assignment = assignment or Assignment(index.segment)
         self.index, self.encoder, self.allowed = index, encoder, allowed
         self.definitions, self.cosines = definitions, cosines
         self.reader = MentionReader(index, abbreviations, respell=respell)
         # Several threads may search at once; caches are filled only once, at the first question.
         self._making = threading.Lock()
 
-    def narrowed(self, index: Index, allowed: NDArray[np.bool_] | None) -> Pipeline:
+    def narrowed(self, index: Index, allowed: NDArray[np.bool_] | None, assignment: Assignment) -> Pipeline:
         """Return a pipeline that finds less: in an index that is `Restricted`, by the terms of `allowed`."""
         with self._making:
             part = copy.copy(self)
             # What it computes depends on the whole index, and takes much memory.
             part._featurizer = self._featurizer
-        part.index, part.allowed, part._making = index, allowed, threading.Lock()
+        part.index, part.allowed, part._making, part.assignment = index, allowed, threading.Lock(), assignment
         part.reader = self.reader.narrowed(index)
         return part
 
@@ -206,12 +208,10 @@ class Pipeline:
                 conflicts[row] = found
         return lost, conflicts
 
-    @functools.cached_property
+    @property
     def assigned(self) -> NDArray[np.int64] | None:
-        """See `assigned_concepts`."""
-        code = ("answer/assigned.py", "mention/axes.py", "terminology")
-        found = kept(self.index, "assigned", code, lambda: assigned_as_arrays(self.index.segment))
-        return found.get("assigned")
+        """See `Assignment.concepts`."""
+        return self.assignment.concepts
 
     @functools.cached_property
     def _featurizer(self) -> Featurizer:

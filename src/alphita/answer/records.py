@@ -106,6 +106,7 @@ class Explanation:
         gave: the contribution of each group of features to the answer, compared with an average candidate, largest
             first; positive numbers favour it.
         concept_name: the preferred term of the concept; None if nothing was found.
+        heading: why the concept answers where a heading is named, or another side; None if it is named itself.
     """
 
     answer: str
@@ -124,6 +125,7 @@ class Explanation:
     gave: AnyMapping[str, float] = field(default_factory=dict)
     non_standard: str | None = None
     concept_name: str | None = None
+    heading: str | None = None
 
     def __str__(self) -> str:
         """Return one plain sentence."""
@@ -156,10 +158,10 @@ class Explanation:
         return f'"{self.matched_term}", {kind}{of_concept}'
 
     def _origin(self) -> list[str]:
-        """Return of which concept, retired or not standard, the term is a name."""
+        """Return of which concept, retired, not standard or a heading, the term is a name."""
         retired = self.retired and f"a name of {self.retired}, retired and replaced by this"
         maps = self.non_standard and f"a name of {self.non_standard}, which is not standard and maps to this"
-        return [text for text in (retired, maps) if text]
+        return [text for text in (retired, maps, self.heading) if text]
 
     def numbers(self) -> str:
         """Return one line with all that the answer was computed from."""

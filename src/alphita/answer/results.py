@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita.answer.assigned import Assignment
 from alphita.answer.calibration_store import RankedAnswers
+from alphita.answer.candidates import MAX_CONCEPTS
 from alphita.answer.features import GROUPS, MENTION_NAMES, NAMES, Features
 from alphita.answer.filters import Targets
 from alphita.answer.omop import OmopConcepts
@@ -35,7 +37,7 @@ from alphita.index.choice import REVIEWED
 from alphita.index.lookup import EXACT, EXTERNAL, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method, Relation
-from alphita.mention.assertion import ONE_SIDE, SAYS_NOTHING, SHARED_CODE, STATUS_APART, TOP, doubt_of
+from alphita.mention.assertion import BARE_CODE, ONE_SIDE, SAYS_NOTHING, SHARED_CODE, STATUS_APART, TOP, doubt_of
 from alphita.mention.laboratory import ORIGIN as LABORATORY
 from alphita.mention.laboratory_tests import ORIGIN as LABORATORY_TEST
 from alphita.mention.reader import Mention
@@ -44,7 +46,7 @@ from alphita.mention.spelling import BROADER, OF_BRAND, ORDERED, SHORTENED, SPEL
 from alphita.terminology.rules import explain as explain_pair
 from alphita.terminology.rules import sets
 from alphita.terminology.rules.lexicon import WORD
-from alphita.terminology.text import clean
+from alphita.terminology.text import clean, plain_words
 
 COLUMN = {name: place for place, name in enumerate(NAMES)}
 # Above this share of its weight, all words of a string count as contained in the other.
@@ -186,6 +188,13 @@ def _behind(ranker: Ranker, winner: NDArray[np.float32], others: NDArray[np.floa
     return found
 
 
+class Named(NamedTuple):
+    """The concept that a mention's id or code is that of; whether it is a code without a dot and a prefix: "E11"."""
+
+    concept: int
+    is_bare: bool = False
+
+
 OF_TERMS = ("string", "scope", "language", "source", "code", "retired_concept")
 
 
@@ -193,7 +202,7 @@ class ResultBuilder:
     """Builds results for one index."""
 
     def __init__(self, index: Index, target: str | None, ranker: Ranker | None) -> None:
-        self.index, self.ranker = index, ranker
+        self.index, self.ranker, self.assignment = index, ranker, Assignment(index.segment)
         self.targets = Targets(index.segment, target) if target is not None else None
         self._explainer, self.omop = Explainer(index, ranker), OmopConcepts(index)
         terms = index.segment.terms
@@ -201,6 +210,13 @@ class ResultBuilder:
         self._concepts = index.segment.concepts.select(["id", "name"])
         tops = index.segment.tops().tolist() if target is None else []
         self._top = self._concepts.column("id")[tops[0]].as_py() if len(tops) == 1 else None
+
+    @functools.cached_property
+    def sources(self) -> list[str]:
+        """The prefixes of the concepts' own terminologies."""
+        columns = self.index.segment.concepts
+        known = pc.unique(columns.column("source")).drop_null() if "source" in columns.column_names else []
+        return sorted(map(str, known))
 
     def apply_vetoes(self, mention: Mention, result: Result) -> Result:
         """Return the result of a question for one of its mentions; a possible finding is never accepted."""
@@ -243,11 +259,15 @@ class ResultBuilder:
         parents = {int(parent) for row in below for parent in self.index.segment.parents_of(row)}
         return frozenset(ids[parent].as_py() for parent in parents)
 
-    def from_identifier(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
-        """Return the result of a mention that identifies a concept; a code with several concepts goes to review."""
-        shared = (SHARED_CODE,) if len(concepts) > 1 else ()
+    def from_identifier(self, mention: str, named: Named, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
+        """Return the result of a mention that identifies a concept; several answers, and a bare code, go to review."""
+        shared: tuple[str, ...] = ()
+        if len(concepts) > 1:
+            shared = (SHARED_CODE if named.concept in concepts else self._choose(named.concept),)
+        elif named.is_bare:
+            shared = (BARE_CODE,)
         known = [self.index.concept(row) for row in concepts[:top_k]]
-        ids = [one.id for one in known] if self.targets is None else self.targets.ids(np.array(concepts[:top_k]))
+        ids = self._ids(concepts[:top_k])
         exact: dict[str, Any] = {"routes": ("exact",), "relation": "exact", "contradictions": shared}
         facts = self.omop.of_rows(concepts[:top_k])
         candidates = tuple(
@@ -258,9 +278,11 @@ class ResultBuilder:
         if explain:
             of_concept = best.definition, best.parents, best.semantic_types
             answer = IDENTIFIES, best.name, "preferred name", ("exact",)
-            why = Explanation(*answer, {}, *of_concept, contradictions=shared, concept_name=best.name)
+            heading = self.assignment.why(named.concept, concepts[0]) if len(concepts) == 1 else None
+            why = Explanation(*answer, {}, *of_concept, contradictions=shared, concept_name=best.name, heading=heading)
         decision: Decision = "review" if shared else "accept"
-        sure = (1.0 / len(concepts), decision) if self.ranker is not None else (None, None)
+        probability = None if named.is_bare else 1.0 / len(concepts)
+        sure = (probability, decision) if self.ranker is not None else (None, None)
         return Result(mention, ids[0], best.name, best.name, 1.0, sure[0], EXACT_METHOD, candidates, sure[1], why)
 
     def empty(self, mention: str, explain: bool) -> Result:
@@ -294,24 +316,77 @@ class ResultBuilder:
         place = np.arange(len(answers.order)) - table.offsets[table.request[answers.order]]
         rows = answers.order[place < wanted]
         candidates = self._candidates(questions, scored, rows, similarity, answers.score)
+        concepts = table.concept[rows].tolist()
         starts = np.searchsorted(table.request[rows], np.arange(len(questions.requests) + 1)).tolist()
         made = []
         for number in range(len(questions.requests)):
-            some, of = candidates[starts[number] : starts[number + 1]], rows[starts[number] : starts[number + 1]]
+            places = slice(starts[number], starts[number + 1])
+            some, of = candidates[places], rows[places]
             why = self._explainer(questions, scored, answers, of, some, bool(nil[number])) if explain else None
-            mention, shown = questions.mentions[number].string, tuple(some[:top_k])
-            decision = None if decisions is None else decisions[number]
+            mention, decision = questions.mentions[number].string, None if decisions is None else decisions[number]
+            heading = some and self.assignment.is_heading(concepts[places.start])
+            codes, share = self._billed(mention, concepts[places], some) if self.assignment.billable else (some, 1.0)
+            shown = tuple(codes[:top_k])
             if not some or nil[number]:
                 term, near = (some[0].matched_term, some[0].similarity) if some else (None, None)
                 sure = _probability(answers.nil[number]) if some else None
                 decision = None if decision is None else "nil"
                 made.append(Result(mention, None, None, term, near, sure, NIL, shown, decision, why))
                 continue
-            best, sure = some[0], _probability(answers.confidence[number])
-            answer = best.concept_id, best.concept_name, best.matched_term, best.similarity
+            best, sure = shown[0], _probability(answers.confidence[number] * share)
             method = _method(questions, scored, int(of[0]), EXTERNAL in best.routes)
+            if heading:
+                decision, why = decision and "review", why and replace(why, contradictions=best.contradictions)
+            elif why is not None:
+                named = int(self.index.segment.term_concept[table.term[of[0]]])
+                why = replace(why, heading=self.assignment.why(named, concepts[places.start]))
+            answer = best.concept_id, best.concept_name, best.matched_term, best.similarity
             made.append(Result(mention, *answer, sure, method, shown, decision, why))
         return made
+
+    def _billed(
+        self, mention: str, concepts: Sequence[int], found: Sequence[Candidate]
+    ) -> tuple[list[Candidate], float]:
+        """Return codes instead of headings: of the first one all below it, of others one; and the share of one of all.
+
+        Args:
+            mention: cleaned; codes whose names have more of its words come first, then unspecified ones.
+        """
+        codes: dict[str, Candidate] = {}
+        shares = []
+        for concept, candidate in zip(concepts, found, strict=True):
+            if not self.assignment.is_heading(concept):
+                codes.setdefault(candidate.concept_id, candidate)
+                shares.append(1.0)
+                continue
+            rows, why = self._below(mention, concept), (self._choose(concept),)
+            shares.append(1.0 / len(rows))
+            rows = rows[: 1 if codes else MAX_CONCEPTS]
+            for id, row, omop in zip(self._ids(rows), rows, self.omop.of_rows(rows), strict=True):
+                name = self._concepts.column("name")[row].as_py()
+                code = replace(candidate, concept_id=id, concept_name=name, omop=omop, contradictions=why)
+                codes.setdefault(id, code)
+        return [*codes.values()], shares[0] if shares else 1.0
+
+    def _below(self, mention: str, heading: int) -> list[int]:
+        """Return the codes below a heading, best first."""
+        words, names = set(plain_words(mention)), self._concepts.column("name")
+
+        def place(row: int) -> tuple[int, bool]:
+            name = clean(names[row].as_py())
+            return -len(words & set(plain_words(name))), not self.assignment.is_open(name)
+
+        return sorted(self.assignment.codes(heading), key=place)
+
+    def _choose(self, heading: int) -> str:
+        return f"heading: {self._ids([heading])[0]} cannot be billed; choose a code below it"
+
+    def _ids(self, rows: Sequence[int]) -> list[str]:
+        """Return the ids that some concepts have in answers."""
+        if self.targets is not None:
+            return self.targets.ids(np.array(rows))
+        ids: list[str] = self._concepts.column("id").take(pa.array(rows, pa.int64())).to_pylist()
+        return ids
 
     def _candidates(
         self,

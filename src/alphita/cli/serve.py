@@ -66,7 +66,6 @@ def serve(spec: ServeSpec) -> None:
     and stops. On SIGHUP it reopens the file that stderr points to, and reads --keys again.
     """
     from alphita.service import keys
-    from alphita.service.limits import LOOPBACK_NAMES
 
     settings = spec.settings
     if spec.new_key is not None:
@@ -76,14 +75,25 @@ def serve(spec: ServeSpec) -> None:
         print(keys.add(settings.keys, spec.new_key, last_day))
         print(f"this key of {spec.new_key} is shown only now; {settings.keys} holds its hash", file=sys.stderr)
         return
+    _run(replace(spec, settings=usable(settings, checking=spec.check)))
+
+
+def usable(settings: Settings, *, checking: bool = False) -> Settings:
+    """Return settings with the names of this machine, after a check of access and keys.
+
+    Args:
+        checking: keys that are over are no error.
+    """
+    from alphita.service import keys
+    from alphita.service.limits import LOOPBACK_NAMES
+
     settings.check()
     if settings.keys is not None:
         held = keys.load(settings.keys)  # an error in it is reported before anything is loaded
-        if not spec.check:
+        if not checking:
             keys.usable(settings.keys, held, clock.today())
-    if is_loopback(settings.host):
-        settings = replace(settings, hosts=(*LOOPBACK_NAMES, settings.host, *settings.hosts))
-    _run(replace(spec, settings=settings))
+    names = (*LOOPBACK_NAMES, settings.host) if is_loopback(settings.host) else ()
+    return replace(settings, hosts=(*names, *settings.hosts))
 
 
 def _run(spec: ServeSpec) -> None:
@@ -112,7 +122,7 @@ def _run(spec: ServeSpec) -> None:
         _check(
             Parts(
                 spec.settings,
-                _listen,
+                listen,
                 lambda: Normalizer(index_of(to, spec.given, threads=threads), options=options),
                 spec.terminology,
                 mappings,
@@ -120,7 +130,7 @@ def _run(spec: ServeSpec) -> None:
             spec.json,
         )
         return
-    listening = _listen(spec.settings)
+    listening = listen(spec.settings)
     drafts.clear_up()
     with listening:
         given = spec.given
@@ -148,7 +158,7 @@ def _run(spec: ServeSpec) -> None:
                 logs.warn("no calibration of its own", message=finding.text)
             further = [Worker(opening) for _ in range(processes - 1)]
             served = app.create(spec.settings, normalizer, store, opened, further)
-            _serve(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())
+            run_app(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())
         finally:
             if store is not None:
                 store.close()
@@ -169,7 +179,8 @@ def _check(parts: Parts, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _listen(settings: Settings) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
+    """Return a socket that listens on the address of the settings."""
     from alphita.service import limits
 
     listening = None
@@ -191,13 +202,14 @@ def _listen(settings: Settings) -> socket.socket:
     return listening
 
 
-def _serve(
+def run_app(
     served: Any,  # noqa: ANN401 - a FastAPI app
     settings: Settings,
     listening: socket.socket,
     *,
-    show: bool,
+    show: bool = False,
 ) -> None:
+    """Answer requests until the process is told to end."""
     import webbrowser
 
     import uvicorn

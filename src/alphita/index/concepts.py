@@ -1,6 +1,7 @@
 """The data about each concept in an index: enough to explain answers and to filter, without the terminology.
 
-concepts.arrow       id, name, source, definition (the first one), semantic_types (list); of OMOP vocabularies also
+concepts.arrow       id, name, source, definition (the first one), semantic_types (list); kind and billable where the
+                     terminology tells them (ICD-10-CM, RxNorm, LOINC); of OMOP vocabularies also
                      domain, vocabulary, concept_class, standard (S, C or null), omop_concept_id (int64) and
                      concept_code (null: what follows the prefix of the id); of laboratory tests also their axes (see
                      `laboratory`)
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
 OMOP = "OMOP"
 # How the OMOP loader distinguishes its two kinds of semantic types, and our columns.
 OMOP_TYPES = {DOMAIN: "domain", "concept_class_id": "concept_class"}
+# Properties that say what kind of concept one is, and our columns.
+KINDS = {"level": "kind", "billable": "billable"}
+# Sources where the type of the preferred term says it, and in which words.
+KINDS_OF_TERMS: dict[str, dict[str, str]] = {
+    "RXNORM": {},
+    "LOINC": {"LONG_COMMON_NAME": "term", "PartDisplayName": "part", "PartName": "part"},
+}
 
 
 class Concepts(NamedTuple):
@@ -108,8 +116,30 @@ def _table(terminology: Terminology, used: NDArray[np.int64], own: NDArray[np.in
     columns["definition"] = _first(definitions, "text", own, len(used))
     types = side(terminology, "semantic_types")
     columns["semantic_types"] = _list(types, "semantic_type", own, len(used))
+    columns |= _kinds(terminology, columns, used, own)
     omop = _omop(terminology, columns, own, types) if sources is not None else {}
     return pa.table(columns | omop | laboratory.columns(terminology, used, side(terminology, "properties"), types))
+
+
+def _kinds(
+    terminology: Terminology, columns: dict[str, pa.Array], used: NDArray[np.int64], own: NDArray[np.int32]
+) -> dict[str, pa.Array]:
+    """Return the kinds of the concepts, and whether they may be billed, where the terminology tells it."""
+    properties = side(terminology, "properties")
+    found: dict[str, pa.Array] = {}
+    for name, column in KINDS.items() if len(properties) else ():
+        is_it = pc.equal(properties.column("name").cast(pa.string()), name)
+        found[column] = _first(properties.filter(is_it), "value", own, len(used))
+    sources = columns["source"].dictionary.to_pylist() if "source" in columns else ()
+    if "term_type" in terminology.terms.column_names and not KINDS_OF_TERMS.keys().isdisjoint(sources):
+        concepts = np.asarray(terminology.term_concept)
+        first = np.minimum(np.searchsorted(concepts, used), len(concepts) - 1)
+        kinds = text(terminology.terms.column("term_type").take(pa.array(first))).to_pylist()
+        said = [KINDS_OF_TERMS.get(source) for source in columns["source"].to_pylist()]
+        rows = zip(said, kinds, (concepts[first] == used).tolist(), strict=True)
+        of_terms = [words.get(kind, kind) if has and words is not None else None for words, kind, has in rows]
+        found["kind"] = pc.coalesce(found.get("kind", pa.nulls(len(used), pa.large_string())), text(of_terms))
+    return {name: values.dictionary_encode() for name, values in found.items() if values.null_count < len(used)}
 
 
 def _omop(

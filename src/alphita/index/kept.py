@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact, machine
-from alphita.index.store import Index
+from alphita.index.segment import Segment
 
 FOLDER = "derived"
 # Smaller indexes are read as quickly.
@@ -24,18 +24,18 @@ FROM_STRINGS = 20_000
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def kept(index: Index, name: str, code: tuple[str, ...], find: Callable[[], Arrays]) -> Arrays:
+def kept(segment: Segment, name: str, code: tuple[str, ...], find: Callable[[], Arrays]) -> Arrays:
     """Return what `find` returns, found once for each index.
 
     Args:
-        index: what it follows from.
+        segment: of the index from which it follows.
         name: what it is.
         code: the files and packages of Alphita that find it; if they change, it is found again.
         find: returns arrays of numbers or of strings.
     """
-    if len(index) < FROM_STRINGS:
+    if len(segment.strings) < FROM_STRINGS or not segment.index_hash:
         return find()
-    key = artefact.hash_json([name, index.content_hash, artefact.code_hash(*code), np.__version__])
+    key = artefact.hash_json([name, segment.index_hash, artefact.code_hash(*code), np.__version__])
     path = machine.cache_dir() / FOLDER / f"{key[:32]}.npz"
     with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile), np.load(path, allow_pickle=False) as file:
         return dict(file)

@@ -69,6 +69,8 @@ class Segment:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # The content hash of its index, once that has opened it.
+        self.index_hash = ""
         try:
             self.strings = SortedStrings(arrow_files.read(path / "strings.arrow").column("string").chunk(0))
             self.vectors: Vectors = np.asarray(self._load("vectors"))
@@ -200,6 +202,16 @@ class Segment:
         first, last = np.searchsorted(self.maps_to[0], np.array([concept, concept + 1], np.int32))
         targets: list[int] = self.maps_to[1, first:last].tolist()
         return targets
+
+    def ancestors(self, concepts: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which concepts are above some, (n_concepts,), perhaps some of these."""
+        above = np.zeros(len(concepts), bool)
+        if self.parents is None or self.parent_offsets is None:
+            return above
+        child, count = np.repeat(np.arange(len(concepts)), np.diff(self.parent_offsets)), -1
+        while count < (count := int(above.sum())):
+            above[self.parents[(concepts | above)[child]]] = True
+        return above
 
     def tops(self) -> NDArray[np.int32]:
         """Return the rows of the concepts that have others below them and none above, sorted."""

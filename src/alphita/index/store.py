@@ -135,6 +135,7 @@ class Index:
         self.ngrams: Ngrams | None = Ngrams.open(letters) if letters.is_dir() else None
         self.rules: tuple[str, ...] = tuple(manifest["cleaning_rules"])
         self.content_hash: str = manifest["content_hash"]
+        part.index_hash = self.content_hash
 
     @classmethod
     def open(cls, path: Path | str, *, backend: str | None = None, verify: bool | None = None) -> Index:

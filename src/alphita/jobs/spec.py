@@ -66,17 +66,25 @@ class Concepts:
     """Which concepts may be answered, and by what codes; a project of a review keeps it."""
 
     target: str | None = option(None, help="Answer with codes of this code system, e.g. SNOMEDCT.")
-    types: tuple[str, ...] = option((), "--type", help="Only concepts with this type or domain; repeatable.")
+    types: tuple[str, ...] = option(
+        (),
+        "--type",
+        help="Only concepts of this type, domain or kind: term or part (LOINC), SCD (RxNorm), ...; repeatable.",
+    )
     sources: tuple[str, ...] = option((), "--source", help="Only concepts of this terminology; repeatable.")
     languages: tuple[str, ...] = option((), "--language", help="Only terms in this language; repeatable.")
     under: tuple[str, ...] = option((), metavar="CURIE", help="Only this concept and those below it; repeatable.")
     standard_only: bool = option(False, help="Only Standard Concepts (OMOP).")
+    billable: bool = option(
+        False, help="Only codes that can be billed (ICD-10-CM); a heading is answered by its unspecified code."
+    )
 
     def filters(self) -> Filters | None:
         """Return the filters; None: all concepts may be answered."""
         from alphita.answer.filters import Filters
 
-        filters = Filters(self.types, self.sources, self.languages, self.under, self.standard_only)
+        given = {name: value for name, value in vars(self).items() if name != "target"}
+        filters = Filters(**given)
         return None if filters.empty else filters
 
     def allowed(self, index: Index) -> Allowed:

@@ -209,7 +209,7 @@ class MentionReader:
     @functools.cached_property
     def habits(self) -> Habits:
         """What the index's terminology tells apart."""
-        found = kept(self.index, "habits", ("mention/axes.py", "terminology"), self._habits)
+        found = kept(self.index.segment, "habits", ("mention/axes.py", "terminology"), self._habits)
         return Habits.of_json(str(found["habits"]))
 
     def _habits(self) -> dict[str, NDArray[np.str_]]:

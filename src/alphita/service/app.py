@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -187,19 +188,7 @@ def create(
             Middleware(Limits, settings),
         ],
     )
-
-    def reload() -> None:
-        """Reopen the logs and read the keys anew."""
-        logs.reopen()
-        for worker in further:
-            worker.reopen_logs()
-        try:
-            ring.read()
-        except (AlphitaError, OSError) as error:
-            logs.LOGGER.error("the keys stay as they were", exc_info=error)
-        logs.event("reloaded", keys=len(ring.keys))
-
-    app.state.reload = reload
+    app.state.reload = functools.partial(reload, ring, further)
     failures.install(app)
     finders = Finders(normalizer.index, store)
     app.include_router(normalizing.router(settings, normalizer, terminology, batcher, finders))
@@ -213,6 +202,18 @@ def create(
     if open_paths:
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
     return app
+
+
+def reload(ring: keys.KeyRing, further: Sequence[Worker] = ()) -> None:
+    """Reopen the logs and read the keys anew."""
+    logs.reopen()
+    for worker in further:
+        worker.reopen_logs()
+    try:
+        ring.read()
+    except (AlphitaError, OSError) as error:
+        logs.LOGGER.error("the keys stay as they were", exc_info=error)
+    logs.event("reloaded", keys=len(ring.keys))
 
 
 def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: logs.Metrics) -> None:

@@ -18,6 +18,7 @@ from alphita.annotation.annotator import Annotator
 from alphita.annotation.annotator import Settings as Kept
 from alphita.annotation.formats.jsonl import record_of
 from alphita.annotation.spans import Category, Document
+from alphita.answer.assigned import billable
 from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import Candidate, Result
 from alphita.index.neighbours import unit
@@ -62,6 +63,7 @@ class Mentions(BaseModel):
     )
     languages: list[str | None] | None = Field(None, description="the language of each mention (BCP-47)")
     explain: bool = Field(False, description="explain each answer in one line")
+    billable: bool = Field(False, description="answer with codes that can be billed (ICD-10-CM)")
 
 
 class Answer(BaseModel):
@@ -182,6 +184,7 @@ class NormalizeKind(NamedTuple):
 
     top: int
     explain: bool
+    billable: bool = False
 
 
 class EncodeKind(NamedTuple):
@@ -222,7 +225,8 @@ class Work:
 
     def _normalized(self, kind: NormalizeKind, questions: Sequence[Question]) -> list[bytes]:
         mentions, contexts, languages = (list(column) for column in zip(*questions, strict=True))
-        results = self.normalizer.normalize(
+        normalizer = self.normalizer.narrowed(billable=True) if kind.billable else self.normalizer
+        results = normalizer.normalize(
             mentions,
             top_k=kind.top,
             explain=kind.explain,
@@ -275,7 +279,10 @@ def router(
         nothing = [None] * len(asked.mentions)
         columns = (asked.mentions, asked.contexts or nothing, asked.languages or nothing)
         questions = [Question(*cells) for cells in zip(*columns, strict=True)]
-        found = await ask(batcher, request, NormalizeKind(asked.top, asked.explain), questions)
+        if asked.billable and billable(normalizer.index.segment) is None:
+            problem = "this index does not tell which codes can be billed; leave it out"
+            raise Refusal(422, "invalid", problem, field="billable")
+        found = await ask(batcher, request, NormalizeKind(asked.top, asked.explain, asked.billable), questions)
         return Response(b'{"results":[' + b",".join(found) + b"]}", media_type=JSON)
 
     @routes.post("/embed", response_model=Vectors, dependencies=[Depends(json_only)])

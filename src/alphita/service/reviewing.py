@@ -566,16 +566,17 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
 
 def _answered(
     target: Annotated[str | None, Query(max_length=1_000, description="answer with codes of this system")] = None,
-    type_: Annotated[Several, Query(alias="type", description="only concepts with these semantic types")] = None,
+    type_: Annotated[Several, Query(alias="type", description="only concepts of these types, domains or kinds")] = None,
     concept_source: Annotated[Several, Query(description="only concepts of these terminologies")] = None,
     language: Annotated[Several, Query(description="only terms in these languages")] = None,
     under: Annotated[Several, Query(description="only these concepts and those below them")] = None,
     standard_only: Annotated[bool, Query(description="only Standard Concepts (OMOP)")] = False,
+    billable: Annotated[bool, Query(description="only codes that can be billed (ICD-10-CM)")] = False,
 ) -> Concepts:
     """Return which concepts a project is answered with, as `alphita normalize` was told."""
     several = {"types": type_, "sources": concept_source, "languages": language, "under": under}
     given = {name: values for name, values in several.items() if values}
-    return Concepts.from_json({"target": target, "standard_only": standard_only, **given})
+    return Concepts.from_json({"target": target, "standard_only": standard_only, "billable": billable, **given})
 
 
 def _said(**values: str) -> Header:
