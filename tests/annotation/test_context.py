@@ -87,6 +87,10 @@ def test_a_line_of_the_file_holds_several_phrases(tmp_path):
         ("Mutter mit Epilepsie", "Epilepsie", "family"),
         ("Eyes: negative for diplopia and ptosis.", "ptosis", "negated"),
         ("Diarrea, attualmente regredita", "Diarrea", "historical"),
+        ("She was not noted to have hypotonia.", "hypotonia", "negated"),
+        ("Family history: father has ptosis.\nHe has ataxia.", "ataxia", None),
+        ("Family history: father has ptosis.\nHe has ataxia.", "ptosis", "family"),
+        ("Family history\nMigraine\nEXAMINATION\nAtaxia", "Ataxia", None),
     ],
 )
 def test_lists_and_neighbours_keep_to_themselves(text, mention, category):

@@ -133,11 +133,12 @@ def test_a_code_is_given_only_where_it_is_accepted(deciding):
             await call(client, "check_code", mention="Headache", concept_id="T:2"),
             await call(client, "check_code", mention="Headache", concept_id="T:1"),
             await call(client, "check_code", mention="Headache", concept_id="made up"),
+            await call(client, "check_code", mention="Headache", concept_id="2"),
         ]
 
-    answer, same, other, invented = ask(agents.server(deciding, Settings()), asking)
+    answer, same, other, invented, bare = ask(agents.server(deciding, Settings()), asking)
     assert (answer["decision"], answer["concept_id"], answer["confidence"]) == ("accept", "T:2", 0.5)
-    assert [one["may_be_used"] for one in (same, other, invented)] == [True, False, False]
+    assert [one["may_be_used"] for one in (same, other, invented, bare)] == [True, False, False, True]
     assert other["reason"].startswith("another code is accepted, T:2: ")
     deciding.decision = "review"
     answer, same, *_ = ask(agents.server(deciding, Settings()), asking)

@@ -26,7 +26,7 @@ from alphita.terminology.languages import likelihoods
 from alphita.terminology.rules.lexicon import bare
 
 _SIGNS = frozenset("?;:()-+.,")
-_HEADING = re.compile(r"[ \t]*[^\W\d_][^\n:]{0,40}:")
+_HEADING = re.compile(r"[ \t]*(?:[^\W\d_][^\n:]{0,40}:|[A-ZÄÖÜÀÉÈ][A-ZÄÖÜÀÉÈ /&-]{2,40}[ \t]*(?:\n|\Z))")
 _BLANK = re.compile(r"\n[ \t]*\n")
 # Behind a cue that ends its line, or has some words and a colon behind it: up to the first sign of the next line.
 _BELOW = re.compile(r"(?:(?:[ \t]++[^\W\d_]++){0,6}[ \t]*+(:)|)[ \t]*+\n[ \t]*+(?=\S)")
@@ -52,11 +52,15 @@ _Match = tuple[int, int, list[Rule]]
 
 
 class _Cue(NamedTuple):
-    """A cue where it stands: its context, and the characters that it reaches, from `low` to `high`."""
+    """A cue where it stands: its context, and the characters that it reaches, from `low` to `high`.
+
+    `unless`: one that counts only if no mention begins from there to the cue.
+    """
 
     context: Context
     low: int
     high: int
+    unless: int | None = None
 
 
 class Contexts:
@@ -108,6 +112,8 @@ class Contexts:
                 continue
             reaches = any(cue.low <= piece.start < cue.high for piece in pieces)
             if not reaches or any(one.start < piece.end and piece.start < one.end for piece in pieces):
+                continue
+            if cue.unless is not None and any(cue.unless <= place.start < one.start for place in mentions):
                 continue
             if any(
                 place.start <= one.start and one.end <= place.end and len(one.cue) < place.size for place in mentions
@@ -250,13 +256,18 @@ def _cues(text: str, said: Sequence[Word], matches: Sequence[_Match], values: Se
         is_list = COLON in {one.word for one in said[end - 1 : end + 3]}
         # "Tosse, esclusa polmonite"; "polmonite esclusa, tosse".
         excluded = ""
-        if {AHEAD, BACK} <= {rule.direction for rule in rules if rule.category == NEGATED}:
+        is_both = {AHEAD, BACK} <= {rule.direction for rule in rules if rule.category == NEGATED}
+        if is_both:
             is_first = place == 0 or said[place - 1].word in _BEFORE_CLAUSE
             excluded = BACK if is_first else AHEAD if said[end].word in (COMMA, STOP) else ""
         for rule in rules:
             if rule.category not in _REACHING or (rule.category == NEGATED and rule.direction == excluded):
                 continue
             context = _context(text, said, place, end, rule)
+            if rule[:2] == (NEGATED, BACK) and not is_both:
+                # "She was never noted to have hypotonia."
+                ahead = _reaches(said, place, end, Rule(NEGATED, AHEAD, None), in_sentence, clause)
+                yield from (_Cue(context, *reach, said[in_sentence.back(place, NEGATED)].start) for reach in ahead)
             for low, high in _reaches(said, place, end, rule, in_list if is_list else in_sentence, clause):
                 if place in again and rule[:2] == (NEGATED, AHEAD):
                     own = _own_item(said, end, high)
@@ -325,7 +336,9 @@ def _going_on(
             if rule.direction == SECTION:
                 follows = said[end].word if end < len(said) else STOP
                 if place == 0 and at_line and follows in (":", STOP):
-                    yield _context(text, said, place, end, rule), None
+                    line = text.find("\n", said[end - 1].end)
+                    is_alone = follows == STOP or not text[said[end].end : line if line >= 0 else len(text)].strip()
+                    yield _context(text, said, place, end, rule), None if is_alone else line if line >= 0 else len(text)
             elif rule.category in CATEGORIES and rule.direction == AHEAD and rule.reach is None:
                 below = _BELOW.match(text, said[end - 1].end)
                 if below is None:

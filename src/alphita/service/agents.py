@@ -41,6 +41,7 @@ from alphita.service.normalizing import (
     check_strings,
 )
 from alphita.service.settings import Settings
+from alphita.terminology import prefixes
 
 PATH = "/mcp"
 # Candidates by default: what a model reads costs tokens.
@@ -146,14 +147,16 @@ class Tools:
         rows = self._normalizer.allowed.row(concept_id), self._normalizer.allowed.row(answer.concept_id or "")
         if answer.decision != "accept":
             reason = f"{answer.decision}: {answer.reason}"
-        elif rows[0] < 0 or rows[0] != rows[1]:
-            reason = f"another code is accepted, {answer.concept_id}: {answer.reason}"
-        else:
+        elif answer.concept_id in (prefixes.normalize(concept_id), f"{_prefix_of(answer.concept_id)}:{concept_id}"):
             return Checked(may_be_used=True, reason=answer.reason, answer=answer)
+        elif rows[0] >= 0 and rows[0] == rows[1]:
+            reason = f"{concept_id} was replaced: use {answer.concept_id}"
+        else:
+            reason = f"another code is accepted, {answer.concept_id}: {answer.reason}"
         return Checked(may_be_used=False, reason=reason, answer=answer)
 
     def annotate(self, texts: Strings) -> AllMentioned:
-        """Find the concepts that texts name, and whether the texts say that they are present."""
+        """Find the concepts that texts name. Only one whose is_present is true is a finding of the patient."""
         check_strings("texts", texts, self._settings.max_rows, self._settings.max_context)
         found = self._work(AnnotateKind(False, None), [Question(text) for text in texts])
         some = (Found.model_validate_json(one).annotations for one in found)
@@ -196,6 +199,10 @@ def server(normalizer: Normalizer, settings: Settings) -> MCPServer:
         about = " ".join(filter(None, [*(tool.__doc__ or "").split(), rule]))
         made.add_tool(_bounded(tool, lock), description=about, annotations=READ_ONLY, structured_output=True)
     return made
+
+
+def _prefix_of(concept_id: str | None) -> str:
+    return (concept_id or "").partition(":")[0]
 
 
 def decide(result: Result) -> Decided:
