@@ -62,7 +62,8 @@ def values_of(
         values.setdefault(name, []).append(value)
 
     for name, text in pairs:
-        if name not in COMMON:
+        # A search box that was emptied filters nothing.
+        if name not in COMMON and (name != "filter" or text.strip()):
             add(name, _from_text(name, _kind(name, known), text))
     for name, entry in _entries(resource):
         kind = _kind(name, known)
