@@ -240,14 +240,8 @@ class _Ends:
 
 def _cues(text: str, said: Sequence[Word], matches: Sequence[_Match], values: Sequence[Place]) -> Iterator[_Cue]:
     """Yield the cues of a sentence."""
-    negations = [place for place, _, rules in matches if _is_negation(rules)]
-    behind_comma = [place for place in negations if place and said[place - 1].word == COMMA]
-    again = {place for place in negations[1:] if COMMA in {one.word for one in said[max(place - 2, 0) : place]}}
-    ends = [(place, end, rule.direction) for place, end, rules in matches for rule in rules if rule.category == END]
-    ends += [(place, place + 1, "") for place, one in enumerate(said) if _is_within(one, values)]
-    # "Suspected pneumonia, no effusion."
-    ends += [(place, place, category) for place in behind_comma for category in (POSSIBLE, HISTORICAL)]
-    ends += [(place, place, NEGATED) for place in (*again, *_line_starts(text, said, negations))]
+    again = _repeated(said, matches)
+    ends = [*_ends(text, said, matches, values), *((place, place, NEGATED) for place in again)]
     semicolons = [(place, place + 1, "") for place, one in enumerate(said) if one.word == SEMICOLON]
     in_sentence, in_list = _Ends([*ends, *semicolons], len(said)), _Ends(ends, len(said))
     clause = _clause(said, matches)
@@ -279,6 +273,26 @@ def _cues(text: str, said: Sequence[Word], matches: Sequence[_Match], values: Se
                     yield _Cue(replace(context, category=UNCLEAR), low, own)  # type: ignore[arg-type]
                 else:
                     yield _Cue(context, low, high)
+
+
+def _ends(
+    text: str, said: Sequence[Word], matches: Sequence[_Match], values: Sequence[Place]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield where reaches end, from a word to the one behind the last, and whose: "" for all."""
+    for place, end, rules in matches:
+        yield from ((place, end, rule.direction) for rule in rules if rule.category == END)
+        if _is_negation(rules) and place and said[place - 1].word == COMMA:
+            # "Suspected pneumonia, no effusion."
+            yield from ((place, place, category) for category in (POSSIBLE, HISTORICAL))
+    yield from ((place, place + 1, "") for place, one in enumerate(said) if _is_within(one, values))
+    negations = [place for place, _, rules in matches if _is_negation(rules)]
+    yield from ((place, place, NEGATED) for place in _line_starts(text, said, negations))
+
+
+def _repeated(said: Sequence[Word], matches: Sequence[_Match]) -> set[int]:
+    """Return where negations come again behind a comma: "no fever, no rash"."""
+    negations = [place for place, _, rules in matches if _is_negation(rules)]
+    return {place for place in negations[1:] if COMMA in {one.word for one in said[max(place - 2, 0) : place]}}
 
 
 def _is_negation(rules: Iterable[Rule]) -> bool:
@@ -329,7 +343,7 @@ def _going_on(
 ) -> Iterator[tuple[Context, int | None]]:
     """Yield the cues that a sentence ends with, or is a heading of, and where what they reach below it ends.
 
-    None: at the next heading or empty line.
+    None: at the next heading or empty line. What stands behind a heading on its line is all that it is of.
     """
     for place, end, rules in matches:
         for rule in rules:
@@ -337,8 +351,9 @@ def _going_on(
                 follows = said[end].word if end < len(said) else STOP
                 if place == 0 and at_line and follows in (":", STOP):
                     line = text.find("\n", said[end - 1].end)
-                    is_alone = follows == STOP or not text[said[end].end : line if line >= 0 else len(text)].strip()
-                    yield _context(text, said, place, end, rule), None if is_alone else line if line >= 0 else len(text)
+                    line = line if line >= 0 else len(text)
+                    is_alone = follows == STOP or not text[said[end].end : line].strip()
+                    yield _context(text, said, place, end, rule), None if is_alone else line
             elif rule.category in CATEGORIES and rule.direction == AHEAD and rule.reach is None:
                 below = _BELOW.match(text, said[end - 1].end)
                 if below is None:
