@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import protocol
-import tables
 from scipy.stats import binomtest
 
+import tables
 from alphita import machine
 from alphita.errors import AlphitaError, UsageError
 from alphita.registry import unknown
