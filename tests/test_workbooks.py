@@ -237,3 +237,16 @@ def test_codes_that_excel_keeps_as_numbers_are_read_as_shown_and_others_told_by_
     workbook.save(path)
     assert [row.code for row in read(path, column="mention", code_column="code")] == ["250.00", "007", "0.5", "3"]
     assert "x.xlsx, row 4: a number in the format '# ?/?' is read as 0.5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("above", "before"), [(0, 0), (2, 0), (0, 1), (2, 2)])
+def test_formats_belong_to_their_cells_in_a_sheet_that_begins_further_down_or_right(above, before, tmp_path):
+    workbook = openpyxl.Workbook()
+    sheet = workbook.active
+    for place, (text, code, number_format) in enumerate(
+        (("mention", "code", "@"), ("a", 7, "000"), ("b", 250, "0.00"))
+    ):
+        sheet.cell(1 + above + place, 1 + before, text)
+        sheet.cell(1 + above + place, 2 + before, code).number_format = number_format
+    workbook.save(path := tmp_path / "x.xlsx")
+    assert [row.code for row in read(path, column="mention", code_column="code")] == ["007", "250.00"]

@@ -76,7 +76,8 @@ def numbered_rows(path: str, sheet: str | None, option: str) -> Iterator[Any]:
     except (calamine.CalamineError, OSError) as error:
         raise InputError(f"this is no workbook that can be read: {error}") from None
     yield chosen.height
-    formats = _formats(path, chosen.name)
+    # Rows begin at the sheet's first column that is not empty.
+    formats = _formats(path, chosen.name, chosen.start[1] if chosen.start else 0)
     for number, cells in enumerate(chosen.iter_rows(), 1):
         shown, others = next(formats, {}), []
         if cells.count("") == len(cells):
@@ -91,23 +92,26 @@ def numbered_rows(path: str, sheet: str | None, option: str) -> Iterator[Any]:
         yield number, texts, others
 
 
-def _formats(path: str, sheet: str) -> Iterator[dict[int, str]]:
-    """Yield the formats of the numbers of each row of an .xlsx file by column, where some cell has one of interest."""
-    try:
-        import openpyxl
-        from openpyxl.styles.numbers import is_date_format
+def _formats(path: str, sheet: str, start: int) -> Iterator[dict[int, str]]:
+    """Yield the formats of the numbers of each row of an .xlsx file by column from `start`, if any is of interest."""
+    openpyxl: Any = require("openpyxl", "excel")
+    from openpyxl.styles.numbers import is_date_format
+    from openpyxl.utils.exceptions import InvalidFileException
 
+    try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         known = [book._number_formats[style.numFmtId - 164] for style in book._cell_styles if style.numFmtId >= 164]
         built_in = {style.numFmtId for style in book._cell_styles} & BUILT_IN
         if not built_in and all(is_date_format(one) or one in PLAIN_FORMATS for one in known):
             return
         rows = book[sheet].iter_rows()
-    except Exception:
+    except (InvalidFileException, zipfile.BadZipFile, AttributeError, KeyError, OSError, TypeError, ValueError):
         # Of other kinds of workbooks, and of odd ones, nothing is known.
         return
     for row in rows:
-        formats = ((place, cell.number_format) for place, cell in enumerate(row) if isinstance(cell.value, int | float))
+        formats = (
+            (place, cell.number_format) for place, cell in enumerate(row, -start) if isinstance(cell.value, int | float)
+        )
         yield {place: one for place, one in formats if one not in PLAIN_FORMATS}
 
 

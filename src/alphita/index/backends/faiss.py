@@ -53,6 +53,7 @@ class FaissBackend:
         self._in_vain = self._asked = 0
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return similarities and rows, (q, k) each, of the k nearest vectors of queries (q, d), best first."""
         n, dim = self.vectors.shape
         if n < ROUNDED_FROM or n * dim > ROUNDED_UP_TO_BYTES:
             return _compare(queries, self.vectors, k)
