@@ -1,4 +1,7 @@
-"""The engine that every engine is, over a Ray cluster of this machine; addresses, versions and room; datasets."""
+"""The engine that every engine is, over a Ray cluster of this machine; addresses, versions and room; datasets.
+
+What needs a cluster is slow: test_engines.py runs a job on one.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,13 @@ def engine():
         yield engine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_contract(case, engine, tmp_path):
     case(engine, tmp_path)
 
 
+@pytest.mark.slow
 def test_what_runs_already_is_used_and_left(engine):
     with engines.open_engine(None, None) as second:
         assert second.facts()["workers"] == engine.facts()["workers"]
@@ -49,6 +54,7 @@ def test_what_runs_already_is_used_and_left(engine):
         engines.open_engine(None, "127.0.0.1:6379")
 
 
+@pytest.mark.slow
 def test_a_machine_with_another_version_is_named(engine, monkeypatch, tmp_path):
     here = artefact.build()
     monkeypatch.setattr(artefact, "build", lambda: "99.9")
@@ -58,6 +64,7 @@ def test_a_machine_with_another_version_is_named(engine, monkeypatch, tmp_path):
     assert here in str(caught.value)
 
 
+@pytest.mark.slow
 def test_errors_of_a_machine_name_it(engine):
     with pytest.raises(UsageError, match=f"on {socket.gethostname()}.*: nothing here"):
         engine.check(refuse)
@@ -79,10 +86,12 @@ def both(engine, folder):
     raise AssertionError("the second worker never started")
 
 
+@pytest.mark.slow
 def test_workers_are_kept_for_the_next_step(engine, tmp_path):
     assert both(engine, tmp_path) == pids(engine, tmp_path, range(50, 52), slow=0)
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_freed(engine, tmp_path):
     pids(engine, tmp_path, range(6))
     assert engine._idle
@@ -94,6 +103,7 @@ def test_what_is_kept_is_freed(engine, tmp_path):
     assert not engine._idle
 
 
+@pytest.mark.slow
 def test_a_worker_that_goes_between_two_steps_costs_no_task(engine, tmp_path):
     for pid in pids(engine, tmp_path, range(6)):
         os.kill(pid, signal.SIGKILL)
@@ -101,6 +111,7 @@ def test_a_worker_that_goes_between_two_steps_costs_no_task(engine, tmp_path):
     assert noted(tmp_path, "begun") == noted(tmp_path, "ended") == Counter(range(12))
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_end_the_job(engine, tmp_path, monkeypatch):
     engine.release()
     monkeypatch.setattr(engines, "_Worker", Broken)
@@ -113,6 +124,7 @@ def test_workers_that_cannot_start_end_the_job(engine, tmp_path, monkeypatch):
     assert not noted(tmp_path, "begun")
 
 
+@pytest.mark.slow
 def test_starts_that_fail_are_made_again(engine, tmp_path, monkeypatch):
     engine.release()
     start = engine._start
@@ -150,6 +162,7 @@ class Broken:
         pass
 
 
+@pytest.mark.slow
 def test_a_cluster_without_room_is_told(engine, tmp_path, monkeypatch):
     both(engine, tmp_path)
     monkeypatch.setattr(engines, "TO_OPEN", 0.5)
@@ -165,6 +178,7 @@ def end():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_room_is_asked_for_at_the_start(engine):
     with pytest.raises(UsageError, match="has room for 2 workers with a processor core each, not for 3"):
         engines.open_engine(3, None)
@@ -292,6 +306,7 @@ class Answering(ray_dataset._Answering):
         return super().__call__(table)
 
 
+@pytest.mark.slow
 def test_a_dataset_gets_the_columns_of_the_answers_and_each_string_is_answered_once(rows, free, index, monkeypatch):
     monkeypatch.setattr(ray_dataset, "_Answering", Answering)
     settled = {"seizures": Decision("1", "lab", 1, "ann", "nil", at="2026-01-02")}
@@ -327,6 +342,7 @@ def test_an_actor_opens_the_index_with_its_threads(index, rows, monkeypatch):
         ray_dataset._Answering(NormalizerSettings(index), 1, "99.9")
 
 
+@pytest.mark.slow
 def test_a_dataset_is_checked_before_anything_is_answered(free):
     dataset = ray.data.from_arrow(pa.table({"text": [b"fever"], "other": ["x"]}))
     with pytest.raises(UsageError, match="has no strings"):
