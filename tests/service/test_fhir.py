@@ -274,3 +274,10 @@ def test_codings():
     assert source_system("https://example.org/codes") == "https://example.org/codes"
     assert source_system("Lab of A/B") == "urn:alphita:source:Lab%20of%20A%2FB"
     assert source_system("ICD10CM") == "http://hl7.org/fhir/sid/icd-10-cm"
+
+
+def test_accents_of_names_and_filters_do_not_count(tmp_path):
+    rows = [("AX:1", "Ménière's disease", "exact"), ("AX:2", "Me\u0301nie\u0300re-like vertigo", "exact")]
+    index = build(SmallTerminology([*rows, ("AX:3", "Menagerie", "exact")]), HashEncoder(), tmp_path / "accents.index")
+    for text in ("meniere", "MÉNIÈRE", "dis menière"):
+        assert len(fhir_expand.matching(index, AX, text)) == len(rows) - (" " in text)

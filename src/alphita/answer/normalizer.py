@@ -352,11 +352,11 @@ class Normalizer:
         return found
 
     def _coded(self, text: str) -> str | None:
-        """Return the id of a concept whose code is written without its prefix, and is no name: "E11.9"."""
+        """Return the id of a concept whose code is written without its prefix, and is no name: "E11.9", "E119"."""
         code = bare_code(text)
         if code is None or self.index.rows([clean_many([code], self.index.rules)[0]])[0] >= 0:
             return None
-        ids = [f"{source}:{code}" for source in self._builder.sources]
+        ids = [f"{source}:{form}" for source in self._builder.sources for form in (code, f"{code[:3]}.{code[3:]}")]
         return next((id for id, row in zip(ids, self.index.concept_rows(ids).tolist(), strict=True) if row >= 0), None)
 
     def _answer(self, questions: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:

@@ -34,7 +34,7 @@ STATUS_APART = "status: only one of the two is past or of the family"
 SHARED_CODE = "ambiguous: the code is that of several concepts"
 BARE_CODE = "code: it may be a code, or the name of something else"
 # Of ICD-10 and its like: "E11.9", "E11", "E08-E13".
-_BARE_CODE = re.compile(r"[A-Z]\d[0-9A-Z](?:\.[0-9A-Z]{1,4}|-[A-Z]\d[0-9A-Z])?")
+_BARE_CODE = re.compile(r"[A-Z]\d[0-9A-Z](?:\.?[0-9A-Z]{1,4}|-[A-Z]\d[0-9A-Z])?")
 _IDENTIFIER = re.compile(
     r"(?:https?://\S+|(?:[A-Za-z][A-Za-z0-9._-]*:|[A-Za-z][A-Za-z0-9.]*_)[A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)"
 )
@@ -48,7 +48,7 @@ _SIGNS = r"[☐□✗✘❌∅]|\[\s*\]|\s[-–—−]+$|\(\s*[-–—−]+\s*\)
 
 
 def bare_code(mention: str) -> str | None:
-    """Return a mention that is written as a code without its prefix, "E11.9"; None for any other."""
+    """Return a mention that is written as a code without its prefix, "E11.9" or "E119"; None for any other."""
     return code if _BARE_CODE.fullmatch(code := mention.strip()) else None
 
 

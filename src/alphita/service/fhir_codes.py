@@ -52,8 +52,13 @@ def look_up(index: Index, values: Values, release: Release) -> dict[str, Any]:
         for string, language in terms
         if string != concept.name and (_wants("designation", asked) or any(speaks(language, one) for one in spoken))
     ]
-    if _wants("parent", asked):
-        entries += [_property("parent", valueCode=code) for code in _parents(index, row, prefix)]
+    segment = index.segment
+    for name, is_wanted, kin in (
+        ("parent", _wants("parent", asked), segment.parents_of),
+        ("child", "child" in asked, segment.children_of),
+    ):
+        if is_wanted:
+            entries += [_property(name, valueCode=code) for code in _codes(index, kin(row), prefix)]
     return answered(*entries)
 
 
@@ -174,10 +179,10 @@ def _property(code: str, **value: object) -> dict[str, Any]:
     return parameter("property", part=[parameter("code", valueCode=code), parameter("value", **value)])
 
 
-def _parents(index: Index, row: int, prefix: str) -> list[str]:
-    """Return the codes of the parents that are of the same system."""
+def _codes(index: Index, rows: NDArray[Any], prefix: str) -> list[str]:
+    """Return the codes of the concepts that are of a system."""
     ids = index.segment.concepts.column("id")
-    found = [str(ids[parent].as_py()) for parent in index.segment.parents_of(row).tolist()]
+    found = [str(ids[row].as_py()) for row in rows.tolist()]
     return [files.coding_of(curie)[1] for curie in found if curie.partition(":")[0] == prefix]
 
 

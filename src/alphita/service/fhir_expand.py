@@ -22,7 +22,7 @@ from alphita.review import files
 from alphita.service.failures import Fault
 from alphita.service.fhir_codes import display_of, is_own, prefix_of, rows_of, system_of, terms_of, version_of
 from alphita.service.fhir_parameters import MEMBERS, Values, one, types_of
-from alphita.terminology.text import clean_many
+from alphita.terminology.text import clean_many, strip_accents
 
 EXPAND = types_of(
     "url:uri valueSetVersion:string filter:string offset:integer count:integer date:dateTime displayLanguage:code "
@@ -124,10 +124,10 @@ def _coded(index: Index, system: str, text: str) -> NDArray[np.int64]:
 
 
 def _with_words(index: Index, cleaned: str) -> NDArray[np.int64]:
-    """Return the rows of the strings in which each word of a text begins a word."""
-    spaced = "".join(sign if unicodedata.category(sign)[0] in PARTS else " " for sign in cleaned)
+    """Return the rows of the strings in which each word of a text begins a word; accents do not count."""
+    spaced = "".join(sign if unicodedata.category(sign)[0] in PARTS else " " for sign in strip_accents(cleaned))
     words = sorted({*spaced.split()}, key=len, reverse=True)
-    rows, strings = np.arange(len(index) if words else 0), index.strings.array
+    rows, strings = np.arange(len(index) if words else 0), _without_accents(index)
     for place, word in enumerate(words):
         # The whole of the strings is searched for letters alone, which is fast.
         fits = pc.match_substring(strings if place == 0 else strings.take(pa.array(rows)), word)
@@ -136,6 +136,17 @@ def _with_words(index: Index, cleaned: str) -> NDArray[np.int64]:
         fits = pc.match_substring_regex(strings.take(pa.array(rows)), start + word)
         rows = rows[_flags(fits)]
     return rows
+
+
+@functools.lru_cache(maxsize=1)
+def _without_accents(index: Index) -> pa.Array:
+    """Return the strings of an index without accents."""
+    strings = index.strings.array
+    marked = np.flatnonzero(~_flags(pc.string_is_ascii(strings)))
+    bare = pa.array(list(map(strip_accents, strings.take(pa.array(marked)).to_pylist())), strings.type)
+    mask = np.zeros(len(strings), bool)
+    mask[marked] = True
+    return pc.replace_with_mask(strings, pa.array(mask), bare)
 
 
 def _flags(found: pa.BooleanArray) -> NDArray[np.bool_]:
