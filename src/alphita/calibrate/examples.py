@@ -72,6 +72,7 @@ class Examples(NamedTuple):
     kinds: list[str]
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Examples:
+        """Return some of the examples."""
         places = np.asarray(rows, np.int64)
         return Examples(
             [self.mentions[row] for row in places],

@@ -90,6 +90,7 @@ class Choice:
     confirmed: tuple[ConfirmedName, ...] = ()
 
     def check(self) -> None:
+        """Raise `UsageError` for a value that is not among the choices."""
         if self.model not in (None, *SHIPPED):
             raise UsageError(
                 f"{unknown('model', str(self.model), SHIPPED)}; an index with another: "

@@ -144,6 +144,7 @@ class Adam:
         self.square = [np.zeros_like(weight) for weight in weights]
 
     def step(self, slopes: Weights, rate: float) -> None:
+        """Update the weights by one step of Adam."""
         self.steps += 1
         scale = rate / (1 - MEAN_KEPT**self.steps)
         correction = 1 / (1 - SQUARE_KEPT**self.steps)

@@ -134,6 +134,7 @@ class Memory:
 
     @classmethod
     def read(cls, path: Path | str, *, source: str | None = None, project: str | None = None) -> Memory:
+        """Read the settled decisions of a review store, those of one source or project."""
         from alphita.calibrate.from_mappings import confirmed
         from alphita.review.store import ReviewStore
 

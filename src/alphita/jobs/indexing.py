@@ -214,6 +214,7 @@ class Blocks(Parts):
         return strings
 
     def vectors(self, block: int, shape: tuple[int, int]) -> Vectors:
+        """Read the vectors of a block, which must have this shape."""
         file = self.place / VECTORS.format(block)
         try:
             vectors: Vectors = np.load(io.BytesIO(file.content()), allow_pickle=False)

@@ -307,6 +307,7 @@ class Summary:
     def of_chunks(
         cls, chunks: Iterable[Chunk], resumed: int, start: float, out: str, normalizer: Normalizer, **files: Path | None
     ) -> Summary:
+        """Sum up the chunks of a job."""
         total: Counter[str] = Counter()
         lost: Counter[str] = Counter()
         for chunk in chunks:

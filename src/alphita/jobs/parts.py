@@ -327,6 +327,7 @@ class Parts:
             file.writelines((head, b"\n", *chunk.content.values()))
 
     def chunk(self, number: int) -> Chunk:
+        """Read a finished chunk; raise `InputError` if it is damaged."""
         head, _, rest = self.get(f"{CHUNKS}/{number:05}").partition(b"\n")
         try:
             digest, counts, lost, lengths = json.loads(head)

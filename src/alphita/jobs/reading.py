@@ -276,6 +276,7 @@ class MentionFile:
         return max(read, round(read * Path(self.path).stat().st_size / self._raw.tell()))
 
     def rows(self) -> Iterator[MentionRow]:
+        """Yield the rows of the file; what is no row goes to the rejects."""
         self._line = 0
         if self.format in ("parquet", "excel"):
             yield from self._parquet() if self.format == "parquet" else self._delimited(None)
@@ -294,6 +295,7 @@ class MentionFile:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
+        """Open the file, unpacked if it is gzipped; standard input stays open."""
         if self.is_stdin:
             yield sys.stdin.buffer
             return

@@ -268,6 +268,7 @@ class Spec:
         return file
 
     def job(self) -> Job:
+        """Return the job that these options describe."""
         from alphita.jobs.job import Job
         from alphita.mappings.formats._curies import prefixes_of
 

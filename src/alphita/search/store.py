@@ -227,6 +227,7 @@ class Opened:
         return self.projection is not None and self.facts["projection"].get("auc", 0.0) >= MIN_AUC
 
     def check_encoder(self, encoder: Encoder) -> None:
+        """Raise `InputError` unless this encoder computed the search's vectors."""
         pairs = (
             ("dimension", encoder.dim, self.facts["dim"]),
             ("model hash", encoder.content_hash, self.facts["model_hash"]),

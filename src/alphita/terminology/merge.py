@@ -181,6 +181,7 @@ class Nodes:
         return self._clean_names[node]
 
     def exact_terms(self, nodes: Collection[int]) -> dict[int, set[str]]:
+        """Return the cleaned exact terms of some nodes, with the label of each."""
         wanted = np.zeros(len(self.frame), bool)
         wanted[list(nodes)] = True
         members: defaultdict[int, set[str]] = defaultdict(set)

@@ -38,6 +38,7 @@ class SssomFile:
 
     @classmethod
     def open(cls, path: Path) -> SssomFile:
+        """Read the header of an SSSOM/TSV file."""
         block, number = SssomHeader(path), 0
         for number, line in textio.streamed(path):
             if not line.startswith("#"):
@@ -78,6 +79,7 @@ class SssomHeader:
     _open_at: int = 0
 
     def add(self, number: int, line: str) -> None:
+        """Read a further line of the header."""
         line = line.rstrip("\r\n")
         bare = line[1:].strip()
         if self._open:

@@ -62,6 +62,7 @@ class Refined:
         self._n = len(vectors) if allowed is None else int(allowed.sum())
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """See `neighbours.Backend`; candidates are scored again exactly."""
         depth = max(self._scored_again, 2 * k)
         if depth > PART_WANTED * self._n:
             return self._exact.search(queries, k)

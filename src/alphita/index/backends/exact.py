@@ -25,6 +25,7 @@ class ExactBackend:
         self.vectors = vectors
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """See `neighbours.Backend`."""
         similarity = np.empty((len(queries), k), dtype=np.float32)
         rows = np.empty((len(queries), k), dtype=np.int64)
         for start in range(0, len(queries), QUERY_BLOCK):

@@ -63,6 +63,7 @@ class Processes(Engine):
         outcome.received(f"{platform.node()}: ")
 
     def run(self, opening: Opening, tasks: Sequence[int], *, what: str) -> Iterator[tuple[int, Receipt]]:
+        """See `Engine.run`."""
         waiting = deque(tasks)
         deaths: Counter[int] = Counter()
         try:

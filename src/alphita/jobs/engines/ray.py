@@ -74,6 +74,7 @@ class RayEngine(Engine):
 
     def check(self, opening: Opening) -> None:
         # What they hold may be asked for: GPUs, above all.
+        """See `Engine.check`."""
         self.release()
 
         # Sent whole, for a function of this package can only be called where the same package is.
@@ -100,6 +101,7 @@ class RayEngine(Engine):
             outcome.received(f"on {host}: ")
 
     def run(self, opening: Opening, tasks: Sequence[int], *, what: str) -> Iterator[tuple[int, Receipt]]:
+        """See `Engine.run`."""
         ray, problem, failed_starts = self._ray, "", 0
         waiting, deaths = deque(tasks), Counter[int]()
         self.release(down_to=len(tasks))

@@ -163,6 +163,8 @@ class Document:
         return None
 
     def losses(self, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+        """Return how many mappings lose each field in this format."""
+
         def held(mapping: Mapping) -> Mapping:
             system, target = self._target(header, mapping)
             nil = self._release.nil(mapping) or {}
@@ -203,6 +205,7 @@ class Document:
         return _left_out(header, mapping) or (problem and problem.problem)
 
     def read(self, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+        """Yield the mappings of a ConceptMap; what is no mapping goes to the rejects."""
         number = 0
         for where, group in _each(_groups(path), "group"):
             try:

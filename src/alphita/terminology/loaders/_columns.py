@@ -228,6 +228,7 @@ def only_languages(option: str, *, regions: bool = True) -> frozenset[str] | Non
 
 
 def semantic_type(example: str, why: str = "") -> str:
+    """Return the setting of a loader that names semantic types."""
     option: str = Field(
         "",
         pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",

@@ -98,6 +98,7 @@ class Member:
 
     @contextmanager
     def open(self, *, may_be_empty: bool = False) -> Iterator[IO[bytes]]:
+        """Open the file, unpacked from its archive and from gzip."""
         with reading(self.place, packing=self.packing), ExitStack() as opened:
             if not self.inside:
                 yield opened.enter_context(open_bytes(self.path, may_be_empty=may_be_empty))
@@ -234,6 +235,7 @@ def _wide_lines(member: Member, encoding: str, rejects: Rejects) -> Iterator[tup
 
 
 def no_text(raw: bytes, encoding: str) -> str:
+    """Return why bytes are no text in an encoding; "" if they are."""
     if b"\0" in raw:
         return "a NUL byte in the line"
     try:

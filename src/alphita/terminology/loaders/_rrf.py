@@ -180,6 +180,7 @@ class Release:
         return parts[0].place if len(parts) == 1 else parts[0].place.rsplit(".", 2)[0]
 
     def require(self, name: str) -> None:
+        """Raise `InputError` if the release lacks a file."""
         if not self.parts[name]:
             shown = sorted({part.name.upper() for part in self.all_parts})
             raise InputError(

@@ -92,6 +92,7 @@ class Delimited:
         return header
 
     def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
+        """Yield the columns at some places as frames, with the line of each row."""
         places = sorted(set(places))
         for block in chain([_NOTHING], self.feed.blocks):
             if (frame := self._at_once(block, places)) is not None:
@@ -441,6 +442,7 @@ class Lines:
         self.accepted = 0
 
     def frame(self, block: bytes) -> pl.DataFrame:
+        """Return the rows of a block of whole lines; lines that are no rows go to the rejects."""
         if b"\r" in block:  # one byte is found far faster than two
             block = block.replace(b"\r\n", b"\n")
         first = self.line

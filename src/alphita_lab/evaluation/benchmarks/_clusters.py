@@ -50,6 +50,7 @@ class Data:
     gold: NDArray[np.int64]
 
     def notes(self) -> dict[str, Any]:
+        """Return the sizes that a report shows."""
         terms = self.terms
         return {
             "terms": len(terms),

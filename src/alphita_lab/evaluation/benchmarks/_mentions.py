@@ -58,6 +58,7 @@ class Mentions:
         notes: Mapping[str, Any] | None = None,
         sizes: Sequence[int] | None = None,
     ) -> Data:
+        """Return the queries with their gold concepts in a dictionary."""
         gold = [(dictionary.gold(ids),) for ids in self.gold]
         queries = Queries([(string,) for string in self.strings], gold, columns)
         all_notes = dictionary.notes | dict(notes or {}) | names.repeated(queries)

@@ -102,6 +102,7 @@ class TfidfSystem:
         self.facts: dict[str, Any] = {"kind": "tfidf", **how, "rules": list(self.rules)}
 
     def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
+        """Return the k terms most similar to each query, by the cosine of TF-IDF of character 3-grams."""
         vectorizer, k = self._vectorizer(), min(k, len(terms))
         try:
             documents = vectorizer.fit_transform(terms)

@@ -48,6 +48,7 @@ class GraphVectorSystem:
     def scorer(
         self, entities: Sequence[str], relations: Sequence[str], train: NDArray[np.int64], validation: NDArray[np.int64]
     ) -> TripleScorer:
+        """Return what scores triples of these entities; the vectors must come from the same training triples."""
         if triples_hash(entities, relations, train) != self.vectors.facts.get("train_hash"):
             raise InputError(
                 "these vectors were trained on other triples than the benchmark's training part",

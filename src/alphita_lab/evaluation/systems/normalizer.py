@@ -83,6 +83,7 @@ class NormalizerSystem:
         k: int,
         contexts: Sequence[str | None] | None,
     ) -> list[list[Answer]]:
+        """Return the k concepts that the normaliser finds for each query, best first."""
         normalizer, id_of = self._normalizer(ids, names)
         given = contexts if self._options.contexts else None
         return [

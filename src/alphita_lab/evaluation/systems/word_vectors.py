@@ -87,6 +87,7 @@ class WordVectorSystem:
         return unit(means)
 
     def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> Found:
+        """Return the k terms most similar to each query; none for a query without a known word."""
         vectors = self.encode([*queries, *terms])
         known = np.flatnonzero(np.isfinite(vectors[:, 0]))
         asked, terms_known = known[known < len(queries)], known[known >= len(queries)]
