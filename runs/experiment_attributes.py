@@ -57,7 +57,7 @@ SETTINGS = {
     "values": 8,
     "attributes": ",".join(ATTRIBUTES),
     "learning_rate": 5e-5,
-    "precision": "fp32",
+    "precision": "bf16",
     "checkpoint_every": 100,
     "log_every": 50,
 }
