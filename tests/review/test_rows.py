@@ -8,14 +8,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from alphita.errors import InputError, UsageError
 from alphita.mappings.record import COLUMNS
-from alphita.review import queueing
+from alphita.review import queueing, tables
 from alphita.review.records import Added, Project
 from alphita.review.store import Busy, ReviewStore, Unknown
 from tests.mappings.sample import ODD, mapping
 from tests.review.samples import FOOT, TOE, Say, candidate, project, row, store
+
+pytestmark = pytest.mark.usefixtures("each_database")
 
 
 def ids(reviews, **asked):
@@ -58,8 +61,8 @@ def test_rows_come_back_as_they_went_in(
     with store(tmp_path_factory.mktemp("store"), [made]) as reviews:
         assert reviews.row(1) == replace(made, id=1, project="codes")
         assert reviews.standing(1).row == reviews.row(1)
-        with reviews._connections.reading() as connection:
-            stored, _ = json.loads(connection.execute("SELECT candidates FROM detail").fetchone()[0])
+        with reviews.database.reading() as connection:
+            stored, _ = json.loads(connection.execute(select(tables.detail.c.candidates)).scalar_one())
         assert set(stored) < set(COLUMNS)
         assert None not in stored.values()
 
@@ -209,10 +212,14 @@ def test_learning_scores_must_be_of_the_project(tmp_path):
 )
 def test_pages_are_read_by_indexes_without_sorting(tmp_path, reviewer, state, blind):
     with store(tmp_path, [row(number, number / 100, number) for number in range(1, 100)], blind=blind) as reviews:
-        text, values = queueing.selection(1, reviews.project("codes"), reviewer, state, "", ())
-        for name, order in queueing.ORDERS.items():
-            question = f"EXPLAIN QUERY PLAN SELECT r.id {text} ORDER BY {order} LIMIT 50"
-            with reviews._connections.reading() as connection:
-                plan = [line[3] for line in connection.execute(question, values)]
+        shape, values = queueing.selection(1, reviews.project("codes"), reviewer, state, "", ())
+        for name in tables.ORDERS:
+            asked = queueing.statement(shape, "all", name)
+            with reviews.database.reading() as connection:
+                compiled = asked.compile(connection)
+                known = compiled.params | values | {"limit": 50, "offset": 0}
+                given = tuple(known[place] for place in compiled.positiontup)
+                question = f"EXPLAIN QUERY PLAN {compiled}"
+                plan = [line[3] for line in connection.exec_driver_sql(question, given)]
             assert f"row_by_{'number' if name == 'row' else name}" in plan[0]
             assert all(line.startswith("SEARCH") for line in plan), plan

@@ -14,7 +14,7 @@ import typer
 from alphita import artefact, printing, progress, textio
 from alphita.cli import _mapping_options as options
 from alphita.cli._from_spec import AsJson, Brief, with_options
-from alphita.errors import AlphitaError, Rejects, UsageError
+from alphita.errors import AlphitaError, Rejects, UsageError, masked
 from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import PREFIXES
 from alphita.options import ENCODING, STRICT, Option, group, option
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from alphita.review.store import ReviewStore
 
 app = typer.Typer(help="Reviews of mappings: rows in, decisions out.", no_args_is_help=True)
-STORE = Option(flags=("--mappings", "-m"), help="Review store, one SQLite file.")
+STORE = Option(
+    flags=("--mappings", "-m"), metavar="STORE", help="Review store: a SQLite file or postgresql://user@host/database."
+)
 CONTEXT, READ = "Original input file", "Format of ANSWERS"
 ANSWERED = "Concepts of the project: the same options as for 'alphita normalize'"
-Store = Annotated[Path, typer.Option(*STORE.flags, help=STORE.help)]
+Store = Annotated[str, typer.Option(*STORE.flags, metavar="STORE", help=STORE.help)]
 
 
 @app.callback()
@@ -49,7 +51,7 @@ class ImportSpec:
         metavar="ANSWERS",
         help="File from 'alphita normalize', in any format that can be read back.",
     )
-    mappings: Path = option(..., like=STORE)
+    mappings: str = option(..., like=STORE)
     project: str = option(..., help="Name of the project; new rows are added to an existing project.")
     source: str = option(..., help="Source of the codes; decisions are stored under it.")
     column: str = option("", help="Column of the strings in that source; stored with the project.")
@@ -123,7 +125,7 @@ def import_(spec: ImportSpec) -> None:
             "concept than the answer"
         )
     options.tell_losses(read, left_out, rejects.count)
-    progress.say(f"next: alphita serve --to {spec.index or 'TERMINOLOGY'} --mappings {spec.mappings}")
+    progress.say(f"next: alphita serve --to {spec.index or 'TERMINOLOGY'} --mappings {masked(spec.mappings)}")
 
 
 def _context(spec: ImportSpec) -> dict[int, dict[str, str]] | None:
@@ -168,7 +170,7 @@ def _check_context(spec: ImportSpec, rows: list[ReviewRow], context: dict[int, d
 class ExportSpec:
     """Which decisions to write, and to what."""
 
-    mappings: Path = option(..., like=STORE)
+    mappings: str = option(..., like=STORE)
     project: str = option(..., help="Name of the project.")
     all: bool = option(False, help="Also write rows without a final decision.")
     index: Path | None = option(
@@ -195,7 +197,7 @@ def export(spec: ExportSpec) -> None:
 
     writing, output = spec.writing, spec.writing.output
     writer = writing.writer
-    if output.exists() and spec.mappings.exists() and output.samefile(spec.mappings):
+    if output.exists() and Path(spec.mappings).exists() and output.samefile(spec.mappings):
         raise UsageError(f"{output} is the store of the review itself; choose another name")
     if output.exists() and not writing.force:
         raise UsageError(f"{output} already exists; choose another name or use --force")
@@ -231,7 +233,8 @@ def show_progress(
         names = [store.project(project).name] if project is not None else [status.name for status in store.projects()]
         progress_of = {name: store.progress(name) for name in names}
     if not progress_of:
-        raise UsageError(f"{mappings} holds no project; add one: alphita review import ANSWERS --mappings {mappings}")
+        name = masked(mappings)
+        raise UsageError(f"{name} holds no project; add one: alphita review import ANSWERS --mappings {name}")
     if as_json:
         printing.print_rows({"project": name, **status.to_json()} for name, status in progress_of.items())
     else:
