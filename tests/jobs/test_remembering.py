@@ -12,8 +12,7 @@ from alphita.jobs.run import Job, run
 from alphita.mappings.formats import Header
 from alphita.mappings.record import REVIEW
 from alphita.options import Restart
-from alphita.review.database import Unknown
-from alphita.review.records import Decision, Project, ReviewRow
+from alphita.review.records import Decision, Project, ReviewRow, Unknown
 from alphita.review.store import ReviewStore
 from tests.jobs.conftest import read
 

@@ -18,6 +18,9 @@ def server() -> Iterator[object]:
     """Return the server, one for all tests."""
     pytest.importorskip("psycopg")
     with database(()) as made:
+        # Its disk is not what is tested.
+        made.psql("ALTER SYSTEM SET fsync = off;")
+        made.psql("SELECT pg_reload_conf();")
         yield made
 
 

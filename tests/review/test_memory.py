@@ -9,10 +9,10 @@ import pytest
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import csv, jsonl, sssom
-from alphita.review import rules
+from alphita.review import memory, rules
 from alphita.review.store import ReviewStore, Unknown
 from tests.mappings.sample import header, write
-from tests.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
+from tests.review.samples import FOOT, HAND, TOE, Say, candidate, plan, project, row, store
 
 pytestmark = pytest.mark.usefixtures("each_database")
 
@@ -75,16 +75,11 @@ def test_thousands_at_once(tmp_path):
 
 def test_remembering_uses_the_index(tmp_path):
     with store(tmp_path, [row(number) for number in range(1, 50)]) as reviews:
-        asked = []
-        with reviews.database.reading() as connection:
-            connection.connection.driver_connection.set_trace_callback(asked.append)
-        reviews.remembered("LAB", ["mention 1"])
-        (question,) = [one for one in asked if "cleaned" in one]
-        with reviews.database.reading() as connection:
-            connection.connection.driver_connection.set_trace_callback(None)
-            plan = [line[3] for line in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {question}")]
-    assert any("row_by_cleaned" in line for line in plan)
-    assert {line for line in plan if line.startswith("SCAN") and "VIRTUAL TABLE" not in line} <= {"SCAN project"}
+        asked = memory.settling("forms", "source")
+        found = plan(reviews, asked, source="LAB", forms=["mention 1"])
+    assert "row_by_cleaned" in found
+    assert "SCAN row" not in found
+    assert "Seq Scan on row" not in found
 
 
 def test_exactly_one_that_there_is(tmp_path):

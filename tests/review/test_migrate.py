@@ -10,8 +10,8 @@ import pytest
 from alphita.errors import UsageError
 from alphita.review import migrate
 from alphita.review import rows as stored_rows
-from alphita.review.database import Busy
 from alphita.review.migrate import REASONS
+from alphita.review.records import Busy
 from alphita.terminology.changes import changes
 from alphita.terminology.loaders import obo, omop
 from tests.review.reviews import add, candidate, decisions, row, say, store_of

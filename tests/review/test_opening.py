@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from alphita.errors import AlphitaError, InputError
 from alphita.review import deciding, sqlite, tables
@@ -286,13 +287,13 @@ KILLS = 6
 ROOT = Path(__file__).parents[2]
 
 
-def start(path: Path, acknowledged: dict[str, int]) -> subprocess.Popen[str]:
+def start(path: Path | str, acknowledged: dict[str, int]) -> subprocess.Popen[str]:
     reviewers = [f"{who}={last + 1}" for who, last in acknowledged.items()]
     command = [sys.executable, "-m", "tests.review.writing", str(path), *reviewers]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def check(path: Path, acknowledged: dict[str, int]) -> None:
+def check(path: Path | str, acknowledged: dict[str, int]) -> None:
     """See that each acknowledged action is there once, in order, and that what follows from them fits."""
     with ReviewStore.open(path) as reviews:
         history = list(reviews.history("codes"))
@@ -316,9 +317,11 @@ def check(path: Path, acknowledged: dict[str, int]) -> None:
             assert {(number, decision.reviewer): decision.id for decision in standing.decisions} == {
                 key: id for key, id in in_force.items() if key[0] == number
             }
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        batches = {uid for (uid,) in connection.execute("SELECT uid FROM batch")}
+        with reviews.database.reading() as connection:
+            batches = set(connection.execute(select(tables.batch.c.uid)).scalars())
+    if "://" not in str(path):
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     for reviewer, last in acknowledged.items():
         assert all(f"{reviewer} {number}" in batches for number in range(last + 1) if kind(number) != "decide")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -14,9 +15,9 @@ from alphita.errors import InputError, UsageError
 from alphita.mappings.record import COLUMNS
 from alphita.review import queueing, tables
 from alphita.review.records import Added, Project
-from alphita.review.store import Busy, ReviewStore, Unknown
+from alphita.review.store import Busy, Unknown
 from tests.mappings.sample import ODD, mapping
-from tests.review.samples import FOOT, TOE, Say, candidate, project, row, store
+from tests.review.samples import FOOT, TOE, Say, candidate, plan, project, row, store
 
 pytestmark = pytest.mark.usefixtures("each_database")
 
@@ -99,8 +100,8 @@ def test_with_one_bad_row_none_is_added(tmp_path):
 
 
 def test_a_source_of_rows_that_writes_to_the_store_is_told_so(tmp_path):
-    store(tmp_path, [row(1)]).close()
-    with ReviewStore.open(tmp_path / "reviews.sqlite", timeout=0.1) as reviews:
+    with store(tmp_path, [row(1)]) as reviews:
+        reviews.database.timeout = 0.1
 
         def rows():
             yield row(2)
@@ -214,12 +215,6 @@ def test_pages_are_read_by_indexes_without_sorting(tmp_path, reviewer, state, bl
     with store(tmp_path, [row(number, number / 100, number) for number in range(1, 100)], blind=blind) as reviews:
         shape, values = queueing.selection(1, reviews.project("codes"), reviewer, state, "", ())
         for name in tables.ORDERS:
-            asked = queueing.statement(shape, "all", name)
-            with reviews.database.reading() as connection:
-                compiled = asked.compile(connection)
-                known = compiled.params | values | {"limit": 50, "offset": 0}
-                given = tuple(known[place] for place in compiled.positiontup)
-                question = f"EXPLAIN QUERY PLAN {compiled}"
-                plan = [line[3] for line in connection.exec_driver_sql(question, given)]
-            assert f"row_by_{'number' if name == 'row' else name}" in plan[0]
-            assert all(line.startswith("SEARCH") for line in plan), plan
+            found = plan(reviews, queueing.statement(shape, "all", name), limit=50, offset=0, **values)
+            assert f"row_by_{'number' if name == 'row' else name}" in found
+            assert not re.search("SCAN|TEMP B-TREE|Sort|Seq Scan", found), found

@@ -6,12 +6,13 @@ import getpass
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import artefact, printing, progress, textio
+from alphita import artefact, clock, printing, progress, textio
 from alphita.cli import _mapping_options as options
 from alphita.cli._from_spec import AsJson, Brief, with_options
 from alphita.errors import AlphitaError, Rejects, UsageError, masked
@@ -278,6 +279,52 @@ def restore(
     with ReviewStore.open(mappings) as store:
         changed = store.restore(source=source, project=project, reviewer=reviewer, by=by or getpass.getuser())
     print(f"{changed:,} decisions count again")
+
+
+@app.command("purge")
+def purge(
+    store: Annotated[str, typer.Argument(metavar="STORE", help=STORE.help)],
+    older_than: Annotated[
+        str, typer.Option(metavar="TIME", help="Age of the newest decision about a row: 5y, 18m (months) or 90d.")
+    ],
+    project: OfProject = None,
+    by: By = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them; by default they are only counted.")] = False,
+) -> None:
+    """Remove old settled rows and their decisions for good.
+
+    alphita review purge reviews.db --older-than 5y
+
+    They are gone from the history, and no longer answer 'alphita normalize'. The store keeps how many were removed, by
+    whom and when. A project without rows is removed too. Rows that are not settled stay.
+    """
+    from alphita.review.store import Busy, ReviewStore
+
+    before = (clock.now() - _age(older_than)).isoformat(timespec="milliseconds")
+    with ReviewStore.open(store) as reviews:
+        found = reviews.purge(project, before, by or getpass.getuser()) if yes else reviews.purgeable(project, before)
+        for one in found:
+            rest = f"{one.left:,} rows stay" if one.left else "the whole project"
+            print(f"{one.project}: {one.rows:,} rows, {one.decisions:,} decisions before {before[:10]}; {rest}")
+        if not found:
+            print(f"no settled rows from before {before[:10]}")
+        elif not yes:
+            print("nothing was removed; run it again with --yes")
+        else:
+            print("removed")
+        if yes:
+            try:
+                reviews.shrink()
+            except Busy:
+                progress.say("the file keeps its size, because another program uses it; run this again later")
+
+
+def _age(text: str) -> timedelta:
+    """Return a time as it is typed: 5y, 18m, 90d."""
+    match = re.fullmatch(r"([1-9]\d{0,4})([ymd])", text)
+    if match is None:
+        raise UsageError(f"--older-than {text}: not a time; as in 5y, 18m (months) or 90d")
+    return timedelta(days=int(match[1]) * {"y": 365.25, "m": 365.25 / 12, "d": 1}[match[2]])
 
 
 def _text(name: str, status: Progress) -> list[str]:

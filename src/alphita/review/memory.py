@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as Dictionary
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Select, bindparam, insert, select
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
 from alphita.mappings.record import REVIEWED, Mapping, bare
 from alphita.review import deciding, queueing, rows, rules, tables
-from alphita.review.database import Database
+from alphita.review.database import Database, run
 from alphita.review.records import Decision, Project, ReviewRow, Standing, Unknown
 from alphita.review.tables import STRINGS, among
 from alphita.terminology.text import clean
 
 _row, _project, _decision, _in_force = tables.row.c, tables.project.c, tables.decision.c, tables.in_force.c
-# Form, the decision that settles it, and its row; the newest last.
-_SETTLED = (
-    select(_row.cleaned, _decision.id, _row.id)
-    .join_from(tables.row, tables.decision, _decision.id == _row.settled_by)
-    .where(_decision.kind != "reject")
-    .order_by(_decision.at, _decision.id)
-)
+
+
+@functools.cache
+def settling(*given: str) -> Select[Any]:
+    """Return what selects forms, the decisions that settle them and their rows, the newest last.
+
+    Args:
+        given: of "forms", "source" and "project", by which it is asked.
+    """
+    asked: Select[Any] = select(_row.cleaned, _decision.id, _row.id).where(
+        _decision.kind != "reject", _row.cleaned != ""
+    )
+    asked = asked.join_from(tables.row, tables.decision, _decision.id == _row.settled_by)
+    whose = select(_project.id)
+    for name, column in (("source", _project.source), ("project", _project.name)):
+        if name in given:
+            whose = whose.where(column == bindparam(name))
+    if "forms" in given:
+        asked = asked.where(among(_row.cleaned, "forms", STRINGS))
+    # Not by the index of projects, for SQLite is not to guess how few rows have these forms.
+    return asked.where((_row.project + 0).in_(whose)).order_by(_decision.at, _decision.id)
 
 
 def remembered(
@@ -42,10 +57,9 @@ def remembered(
     cleaned = {mention: clean(mention) for mention in mentions}
     forms = sorted({form for form in cleaned.values() if form})
     newest: dict[str, Decision] = {}
-    # Whose rows they are is asked beside, so that they are found by their form.
-    asked = _SETTLED.where(among(_row.cleaned, "forms", STRINGS), (_row.project + 0).in_(_projects(source, project)))
+    given = {"source": source} | ({} if project is None else {"project": project})
     for start in range(0, len(forms), rows.AT_ONCE):
-        newest |= _settling(connection, connection.execute(asked, {"forms": forms[start : start + rows.AT_ONCE]}))
+        newest |= _settled(connection, forms=forms[start : start + rows.AT_ONCE], **given)
     return {mention: newest[form] for mention, form in cleaned.items() if form in newest}
 
 
@@ -54,20 +68,13 @@ def settled(connection: Connection, *, source: str | None = None, project: str |
     for what, name in (("source", source), ("project", project)):
         if name is not None:
             _check_known(connection, what, name)
-    asked = _SETTLED.where(_row.cleaned != "", _row.project.in_(_projects(source, project)))
-    return _settling(connection, connection.execute(asked))
+    given = {what: name for what, name in (("source", source), ("project", project)) if name is not None}
+    return _settled(connection, **given)
 
 
-def _projects(source: str | None, project: str | None) -> Any:  # noqa: ANN401 - a selection
-    found = select(_project.id)
-    for column, name in ((_project.source, source), (_project.name, project)):
-        if name is not None:
-            found = found.where(column == name)
-    return found
-
-
-def _settling(connection: Connection, found: Iterable[Any]) -> dict[str, Decision]:
-    """Return the decisions that settle forms, the last of each, with the comments of all that count for its row."""
+def _settled(connection: Connection, **given: Any) -> dict[str, Decision]:  # noqa: ANN401 - texts, or forms
+    """Return the decisions that settle forms, the newest of each, with the comments of all that count for its row."""
+    found = run(connection, settling(*given), **given)
     last = {form: (id, row) for form, id, row in found}
     by_row: dict[int, list[Decision]] = defaultdict(list)
     for one in deciding.in_force(connection, sorted({row for _, row in last.values()})):
@@ -227,16 +234,16 @@ class FinalMappings:
             return []
         with self._database.reading() as connection:
             of_code = [_row.code == code], [_row.code == "", _row.cleaned == clean(code), _row.mention == code]
-            return [_settled(*values) for asked in of_code for values in connection.execute(_FINAL.where(*asked))]
+            return [_final(*values) for asked in of_code for values in connection.execute(_FINAL.where(*asked))]
 
     def by_concept(self, wanted: Callable[[str], bool]) -> list[FinalMapping]:
         """Return the rows, in all projects, that mean a concept whose id (or one of its ids) is wanted."""
         with self._database.reading() as connection:
             found = connection.execute(_FINAL.where(_decision.concept_id.is_not(None)))
-            return [_settled(*values) for values in found if any(map(wanted, values.concept_id.split("|")))]
+            return [_final(*values) for values in found if any(map(wanted, values.concept_id.split("|")))]
 
 
-def _settled(
+def _final(
     project: str,
     source: str,
     code: str,

@@ -122,6 +122,7 @@ APPLICATION = 0x416C7068
 # What an older store lacks, and is given (see `Database.upgrade`).
 ADDED = frozenset([("project", "filters")])
 MAGIC = b"SQLite format 3\0"
+_REFERRING = (("row", "settled_by"), ("in_force", "decision"))
 _SETTINGS = ("synchronous = FULL", "foreign_keys = ON", "trusted_schema = OFF")
 
 
@@ -212,7 +213,12 @@ class Sqlite:
         """Let a transaction delete what is else only ever added to."""
         for name, _ in _guards():
             connection.exec_driver_sql(f"DROP TRIGGER {name}")
+        # Else each decision that goes is looked for in all rows.
+        for table, column in _REFERRING:
+            connection.exec_driver_sql(f'CREATE INDEX referring_{table} ON "{table}" ({column})')
         yield
+        for table, _ in _REFERRING:
+            connection.exec_driver_sql(f"DROP INDEX referring_{table}")
         for _, statement in _guards():
             connection.exec_driver_sql(statement)
 

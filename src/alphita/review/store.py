@@ -99,6 +99,7 @@ class ReviewStore:
     settled = _reading(memory.settled)
     forget = _writing(memory.forget)
     rebase = _writing(deciding.rebase)
+    purgeable = _reading(purging.find)
     _accept = _writing(queueing.accept_bulk)
     _preview = _reading(queueing.preview_bulk)
 
@@ -151,14 +152,17 @@ class ReviewStore:
         self.project(project)
         return self._streamed(project, lambda connection, id, one: memory.mappings(connection, id, one, settled_only))
 
-    def purge(self, project: str | None, before: str, by: str, *, apply: bool = False) -> list[purging.Purged]:
-        """Remove rows that were settled before a time for good, with all decisions about them; see `purging`."""
+    def purge(self, project: str | None, before: str, by: str) -> list[purging.Purged]:
+        """Remove for good the rows that were settled before a time, with all decisions about them; see `purging`."""
         with self.database.writing() as connection:
-            removed = purging.purge(connection, self.database.backend, project, before, by, apply=apply)
-        if apply:
-            with self.database.explained():
-                self.database.backend.shrink()
-        return removed
+            found = purging.find(connection, project, before)
+            purging.remove(connection, self.database.backend, found, before, by)
+        return found
+
+    def shrink(self) -> None:
+        """Give back the space of what was purged."""
+        with self.database.explained():
+            self.database.backend.shrink()
 
     def is_there(self) -> bool:
         """Tell whether the store answers."""

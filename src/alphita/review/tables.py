@@ -162,6 +162,8 @@ for _name, _keys in ORDERS.items():
 HASHED = (func.md5(row.c.code), func.md5(row.c.mention))
 Index("row_once", row.c.project, *HASHED, unique=True).ddl_if(dialect="postgresql")
 Index("row_by_code", row.c.code, postgresql_using="hash").ddl_if(dialect="postgresql")
+for _column in (row.c.settled_by, in_force.c.decision):
+    Index(f"{_column.table.name}_by_{_column.name}", _column).ddl_if(dialect="postgresql")
 
 NUMBERS = JSON().with_variant(ARRAY(BigInteger), "postgresql")
 STRINGS = JSON().with_variant(ARRAY(TEXT), "postgresql")
