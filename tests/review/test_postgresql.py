@@ -10,13 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy.exc import DBAPIError
 
+from alphita.answer.normalizer import Normalizer
 from alphita.errors import InputError, MissingExtra, UsageError, masked
 from alphita.review import tables
+from alphita.review.memory import FinalMappings
 from alphita.review.records import Decision
 from alphita.review.rules import settle
 from alphita.review.store import Busy, Conflict, NotStored, ReviewStore
+from tests.doubles import HashEncoder
 from tests.review.samples import FOOT, TOE, Say, project, row
 from tests.review.test_opening import N_ROWS, check, start
+from tests.service.review_service import client_of, index_of, rows_of
+from tests.waiting import wait_until
 
 KILLS = 2
 
@@ -112,6 +117,43 @@ def test_it_recovers_when_the_server_is_there_again(address, server):
         assert reviews.is_there()
     with pytest.raises(Busy, match="cannot be reached"):
         ReviewStore.open("postgresql://nobody:secret@127.0.0.1:9/none")
+
+
+def test_a_service_on_it_says_when_it_is_away_and_recovers_by_itself(server, tmp_path):
+    server.psql("CREATE DATABASE away;")
+    address = server.get_uri().replace("/postgres?", "/away?")
+
+    def away(*, is_away: bool) -> None:
+        server.psql(f"ALTER DATABASE away WITH ALLOW_CONNECTIONS {not is_away};")
+        server.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'away';")
+
+    def decide():
+        return client.post("/api/projects/lab/rows/1/decisions", json={"uid": "u", "kind": "accept", "seen": 0})
+
+    normalizer = Normalizer(index_of(tmp_path), encoder=HashEncoder())
+    with ReviewStore.open(address, create=True) as reviews, client_of(normalizer, store=reviews) as client:
+        reviews.add_project(project("lab"), rows_of())
+        wait_until(lambda: client.get("/ready").json()["status"] == "ready")
+        away(is_away=True)
+        assert (client.get("/ready").status_code, client.get("/ready").json()["status"]) == (503, "no reviews")
+        refused = decide()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+        assert "cannot be reached" in refused.json()["error"]["message"]
+        assert client.post("/normalize", json={"mentions": ["headach"]}).status_code == 200
+        away(is_away=False)
+        assert decide().status_code == decide().status_code == 201
+        assert client.get("/ready").status_code == 200
+        assert [one.uid for one in reviews.history("lab")] == ["u"]
+        # A file that is sent is read by a process of its own, and what is final is looked up.
+        made = client.post(
+            "/api/projects?name=more&source=LAB",
+            content=b"mention,mention_code,concept_id,rank\nfeverish,F1,AX:4,1\n",
+            headers={"Content-Type": "text/csv"},
+        )
+        assert (made.status_code, made.json()["new"]) == (201, 1)
+        found = FinalMappings(reviews.database)
+        assert [one.concept_id for one in found.by_code("L1")] == ["AX:2"]
+        assert [one.mention for one in found.by_concept("AX:2".__eq__)] == ["headach"]
 
 
 def test_who_waits_too_long_is_told_so(address):

@@ -137,6 +137,8 @@ def _run(spec: ServeSpec) -> None:
     drafts.clear_up()
     with listening:
         given = spec.given
+        if spec.demo:
+            review_files.DEMO_STORE.parent.mkdir(parents=True, exist_ok=True)
         if mappings is not None and database.look(mappings, 10.0).version is not None:
             with ReviewStore.open(mappings) as decided:
                 given = replace(given, confirmed=confirmed(decided))
