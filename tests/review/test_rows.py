@@ -213,8 +213,8 @@ def test_learning_scores_must_be_of_the_project(tmp_path):
 )
 def test_pages_are_read_by_indexes_without_sorting(tmp_path, reviewer, state, blind):
     with store(tmp_path, [row(number, number / 100, number) for number in range(1, 100)], blind=blind) as reviews:
-        shape, values = queueing.selection(1, reviews.project("codes"), reviewer, state, "", ())
+        given, values = queueing.selection(1, reviews.project("codes"), reviewer, state, "", ())
         for name in tables.ORDERS:
-            found = plan(reviews, queueing.statement(shape, "all", name), limit=50, offset=0, **values)
+            found = plan(reviews, queueing.statement(given, "all", name), limit=50, offset=0, **values)
             assert f"row_by_{'number' if name == 'row' else name}" in found
             assert not re.search("SCAN|TEMP B-TREE|Sort|Seq Scan", found), found

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.exc import DBAPIError, TimeoutError
@@ -73,46 +73,7 @@ def _listed(names: list[str], fixed: dict[str, Any], values: Mapping[str, object
     return [json.dumps(value) if isinstance(value, list) else value for value in given]
 
 
-class Backend(Protocol):
-    """What SQLite and PostgreSQL do each in its own way."""
-
-    @property
-    def timeout(self) -> float: ...
-
-    @property
-    def name(self) -> str:
-        """Where the store is, as it may be shown."""
-
-    @property
-    def address(self) -> str:
-        """Where the store is, as it is opened."""
-
-    @property
-    def engine(self) -> Engine: ...
-
-    @property
-    def reader(self) -> Engine: ...
-
-    @property
-    def begin_reading(self) -> str: ...
-
-    @property
-    def begin_writing(self) -> str: ...
-
-    @property
-    def errors(self) -> type[Exception]: ...
-
-    def problem(self, error: Exception) -> AlphitaError | None: ...
-
-    def exists(self) -> bool: ...
-
-    def prepare(self, *, create: bool) -> int: ...
-
-    def upgrade(self, connection: Connection) -> None: ...
-
-    def unguarded(self, connection: Connection) -> AbstractContextManager[None]: ...
-
-    def shrink(self) -> None: ...
+Backend = sqlite.Sqlite | postgresql.Postgresql
 
 
 def backend_of(address: str | Path, timeout: float) -> Backend:

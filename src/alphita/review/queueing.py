@@ -8,23 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    FromClause,
-    Select,
-    and_,
-    bindparam,
-    case,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
@@ -49,13 +36,13 @@ Part = Literal["count", "all", "first", "skipped", "sure"]
 _row, _in_force, _decision = tables.row.c, tables.in_force.c, tables.decision.c
 # How a row stands for a reviewer who sees only their own decisions (`mine`) and the adjudication (`last`).
 _mine, _last = (tables.in_force.alias(name) for name in ("mine", "last"))
-_IS_DECIDED = _last.c.kind.is_not(None) | or_(*(_mine.c.kind == kind for kind in FINAL))
-_OWN_STATE = case((_IS_DECIDED, "decided"), (_mine.c.kind == "flag", "flagged"), else_="open")
+_IS_DECIDED = _last.c.kind.is_not(None) | sa.or_(*(_mine.c.kind == kind for kind in FINAL))
+_OWN_STATE = sa.case((_IS_DECIDED, "decided"), (_mine.c.kind == "flag", "flagged"), else_="open")
 _IS_SKIPPED = _mine.c.kind == "skip"
 _IS_FIRST = _mine.c.kind.is_distinct_from("skip")
 
 
-_SCORED = update(tables.row).where(_row.id == bindparam("of"))
+_SCORED = sa.update(tables.row).where(_row.id == bindparam("of"))
 
 
 def page(
@@ -89,13 +76,13 @@ def page(
         raise UsageError(f"limit and offset must not be negative: {limit}, {offset}")
     project_id, facts = rows.numbered(connection, project)
     offset = min(offset, rules.LARGEST)
-    shape, values = selection(project_id, facts, reviewer, state, search, types)
+    given, values = selection(project_id, facts, reviewer, state, search, types)
 
     def ids_of(part: Part, limit: int, offset: int) -> list[int]:
-        found = run(connection, statement(shape, part, order), limit=min(limit, rules.LARGEST), offset=offset, **values)
+        found = run(connection, statement(given, part, order), limit=min(limit, rules.LARGEST), offset=offset, **values)
         return [id for (id,) in found]
 
-    total, n_first = run(connection, statement(shape, "count", order), **values).fetchone()
+    total, n_first = run(connection, statement(given, "count", order), **values).fetchone()
     # What was skipped is looked at later.
     if reviewer is None or state != "open":
         ids = ids_of("all", limit, offset)
@@ -106,7 +93,9 @@ def page(
     return total, standings(connection, rows.load(connection, ids), facts, reviewer)
 
 
-def _ids(connection: Connection, chosen: tuple[Shape, dict[str, Any]], threshold: float | None = None) -> list[int]:
+def _ids(
+    connection: Connection, chosen: tuple[frozenset[str], dict[str, Any]], threshold: float | None = None
+) -> list[int]:
     """Return rows as in the input, all or those that are sure enough."""
     part: Part = "all" if threshold is None else "sure"
     asked = statement(chosen[0], part, "row")
@@ -138,20 +127,23 @@ def _open_rows(
     )
 
 
-def preview_bulk(connection: Connection, project: str, reviewer: str, threshold: float, types: Collection[str]) -> Bulk:
-    """Return what `accept_bulk` would do."""
-    project_id, facts = rows.numbered(connection, project)
-    _check(threshold)
-    return _sum(_open_rows(connection, project_id, facts, reviewer, threshold, types))
-
-
-def accept_bulk(
-    connection: Connection, project: str, reviewer: str, uid: str, threshold: float, types: Collection[str]
+def bulk(
+    connection: Connection,
+    project: str,
+    reviewer: str,
+    uid: str,
+    *,
+    threshold: float,
+    types: Collection[str] = (),
+    preview: bool = False,
 ) -> Bulk:
     """See `ReviewStore.bulk`."""
     project_id, facts = rows.numbered(connection, project)
+    if not 0.0 <= threshold <= 1.0:
+        raise InputError("must be between 0 and 1", field="threshold", value=threshold)
+    if preview:
+        return _sum(_open_rows(connection, project_id, facts, reviewer, threshold, types))
     rules.check_actor(reviewer, uid)
-    _check(threshold)
     request = {"threshold": float(threshold), "types": sorted(types)}
     if deciding.is_done(connection, uid, "bulk", project_id, reviewer, request):
         done = tuple(deciding.read(connection, deciding.OF_BULK, bulk=uid))
@@ -180,15 +172,10 @@ def _sum(found: Sequence[ReviewRow]) -> Bulk:
     return Bulk(len(found), sum(row.frequency for row in found), wrong)
 
 
-def _check(threshold: float) -> None:
-    if not 0.0 <= threshold <= 1.0:
-        raise InputError("must be between 0 and 1", field="threshold", value=threshold)
-
-
 def set_learning(connection: Connection, project: str, scores: Mapping[int, float]) -> None:
     """Set the order "learning": a score for each row id, the greatest is asked first; rows left out come last."""
     project_id, _ = rows.numbered(connection, project)
-    connection.execute(update(tables.row).where(_row.project == project_id), {"learning": None})
+    connection.execute(sa.update(tables.row).where(_row.project == project_id), {"learning": None})
     known = set(connection.execute(select(_row.id).where(_row.project == project_id)).scalars())
     for id, score in scores.items():
         if not math.isfinite(score):
@@ -201,20 +188,10 @@ def set_learning(connection: Connection, project: str, scores: Mapping[int, floa
         run(connection, _SCORED, *({"of": id, "learning": score} for id, score in scores.items()))
 
 
-class Shape(NamedTuple):
-    """What is asked of rows: whether as a reviewer sees them who sees only their own decisions, and by which values."""
-
-    is_own: bool
-    reviewer: bool
-    state: bool
-    search: bool
-    types: bool
-
-
 def selection(
     project_id: int, project: Project, reviewer: str | None, state: State, search: str, types: Collection[str]
-) -> tuple[Shape, dict[str, Any]]:
-    """Return what is asked of rows, and by which values."""
+) -> tuple[frozenset[str], dict[str, Any]]:
+    """Return by what rows are asked (`statement`), and by which values."""
     if state not in get_args(State):
         raise UsageError(registry.unknown("state", state, get_args(State)))
     is_own = project.blind and reviewer is not None and state != "all"
@@ -223,25 +200,29 @@ def selection(
     values |= {} if state == "all" else {"state": state}
     values |= {"search": rows.fold(search)} if search else {}
     values |= {"types": sorted(types)} if types else {}
-    return Shape(is_own, *(name in values for name in Shape._fields[1:])), values
+    return frozenset([*values, *(["own"] if is_own else [])]), values
 
 
 @functools.cache
-def statement(shape: Shape, part: Part, order: Order) -> Select[Any]:
-    """Return what selects ids of rows, or counts all and those that were not skipped."""
-    joined: FromClause = tables.row
-    for slot, name in ((_mine, bindparam("reviewer")), (_last, literal(""))) if shape.reviewer else ():
-        joined = joined.outerjoin(slot, and_(slot.c.row == _row.id, slot.c.slot == name))
+def statement(given: frozenset[str], part: Part, order: Order) -> Select[Any]:
+    """Return what selects ids of rows, or counts all and those that were not skipped.
+
+    Args:
+        given: by what they are asked: reviewer, state (as "own" only their own decisions make it), search, types.
+    """
+    joined: sa.FromClause = tables.row
+    for slot, name in ((_mine, bindparam("reviewer")), (_last, sa.literal(""))) if "reviewer" in given else ():
+        joined = joined.outerjoin(slot, sa.and_(slot.c.row == _row.id, slot.c.slot == name))
     found: Select[Any] = select(_row.id).select_from(joined).where(_row.project == bindparam("in_project"))
-    if shape.state:
-        found = found.where((_OWN_STATE if shape.is_own else _row.state) == bindparam("state"))
-    if shape.search:
+    if "state" in given:
+        found = found.where((_OWN_STATE if "own" in given else _row.state) == bindparam("state"))
+    if "search" in given:
         found = found.where(found_in(_row.searched, bindparam("search")) > 0)
-    if shape.types:
-        of_type = exists().where(tables.row_type.c.row == _row.id)
+    if "types" in given:
+        of_type = sa.exists().where(tables.row_type.c.row == _row.id)
         found = found.where(of_type.where(among(tables.row_type.c.type, "types", STRINGS)))
     if part == "count":
-        first = func.sum(case((_IS_FIRST, 1), else_=0)) if shape.reviewer else func.count()
+        first = func.sum(sa.case((_IS_FIRST, 1), else_=0)) if "reviewer" in given else func.count()
         counts: list[Any] = [func.count(), func.coalesce(first, 0)]
         return found.with_only_columns(*counts, maintain_column_froms=True)
     narrower = {"first": _IS_FIRST, "skipped": _IS_SKIPPED, "sure": _row.confidence >= bindparam("threshold")}
@@ -249,7 +230,9 @@ def statement(shape: Shape, part: Part, order: Order) -> Select[Any]:
         found = found.where(narrower[part])
     keys = (_mine.c.decision,) if part == "skipped" else ORDERS[order]
     return (
-        found.order_by(*keys).limit(bindparam("limit", type_=BigInteger)).offset(bindparam("offset", type_=BigInteger))
+        found.order_by(*keys)
+        .limit(bindparam("limit", type_=sa.BigInteger))
+        .offset(bindparam("offset", type_=sa.BigInteger))
     )
 
 

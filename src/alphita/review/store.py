@@ -100,8 +100,6 @@ class ReviewStore:
     forget = _writing(memory.forget)
     rebase = _writing(deciding.rebase)
     purgeable = _reading(purging.find)
-    _accept = _writing(queueing.accept_bulk)
-    _preview = _reading(queueing.preview_bulk)
 
     def restore(
         self, *, source: str | None = None, project: str | None = None, reviewer: str | None = None, by: str
@@ -123,9 +121,8 @@ class ReviewStore:
 
         NIL becomes a decision of kind nil; `types` selects semantic types. The same `uid` twice does it once.
         """
-        if preview:
-            return self._preview(project, reviewer, threshold, types)
-        return self._accept(project, reviewer, uid, threshold, types)
+        with self.database.reading() if preview else self.database.writing() as connection:
+            return queueing.bulk(connection, project, reviewer, uid, threshold=threshold, types=types, preview=preview)
 
     def every(self, project: str, *, state: State = "all") -> Iterator[Standing]:
         """Yield how each row of these states stands, for who sees all, in the order of the input."""
