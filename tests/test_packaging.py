@@ -24,6 +24,10 @@ PACKAGES = ROOT / "src"
 SOURCES = sorted(PACKAGES.glob("alphita*/**/*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HEAVY = {"torch", "transformers", "polars", "pyarrow", "faiss", "onnxruntime", "sklearn", "matplotlib", "numpy"}
+HEAVY |= {"sqlalchemy"}
+# What asks no store of reviews, and loads no database for it.
+WITHOUT_STORE = ("quickstart", "calibrate.from_mappings", "jobs.answers", "review.files", "review.migrate")
+WITHOUT_STORE += ("cli.review", "cli.serve", "cli.normalize", "cli.calibrate", "cli.mappings_migrate")
 PICKLING = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 SAMPLE = ROOT / "examples" / "messy_terms.csv"
 SAMPLE_HASH = "f322573c58e478f1eb8981f63dfbff01dd1f3e7a40f4dce93b3e54b670589aa0"
@@ -57,6 +61,14 @@ def test_importing_alphita_imports_nothing_heavy():
     loaded = run("import sys, alphita; print(*sorted({name.split('.')[0] for name in sys.modules}))").split()
     assert "alphita" in loaded
     assert HEAVY.isdisjoint(loaded)
+
+
+def test_what_asks_no_store_loads_no_database():
+    names = [f"alphita.{name}" for name in WITHOUT_STORE]
+    code = (
+        f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\nprint('sqlalchemy' in sys.modules)"
+    )
+    assert run(code) == "False\n"
 
 
 @pytest.mark.parametrize("name", alphita.__all__)

@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -309,7 +308,7 @@ def _write_manifest(draft: Draft, kind: str) -> dict[str, Any]:
     manifest |= {
         "alphita_version": __version__,
         "created": clock.now().isoformat(timespec="seconds"),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": machine.command(),
     }
     text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
     # A file name that is not UTF-8 reaches us as lone surrogates; escaped by a backslash they are JSON's own escapes.

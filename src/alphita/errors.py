@@ -11,12 +11,14 @@ import csv
 import importlib
 import io
 import os
+import re
 from pathlib import Path
 from types import ModuleType, TracebackType
 
 MAX_SHOWN = 80
 # Of a message: a file may bring names of any length to it.
 MAX_MESSAGE = 3_000
+_PASSWORD, _QUERIED = re.compile(r"(://[^\s:/@?]*):[^\s?]*@"), re.compile(r"([?&]password=)[^\s&]+")
 
 
 class AlphitaError(Exception):
@@ -82,7 +84,7 @@ EXTRAS = {
     **dict.fromkeys(("jinja2", "sklearn"), "evaluate"),
     **dict.fromkeys(("matplotlib", "openTSNE"), "plots"),
     **dict.fromkeys(("openpyxl", "python_calamine"), "excel"),
-    **{"pykeen": "graph", "jieba": "chinese", "ray": "cluster", "pyspark": "spark"},
+    **{"pykeen": "graph", "jieba": "chinese", "ray": "cluster", "pyspark": "spark", "psycopg": "postgresql"},
     **{"tensorboard": "tensorboard", "spacy": "spacy", "mcp": "mcp", "peft": "lora", "accelerate": "trackers"},
 }
 
@@ -105,6 +107,11 @@ def require(module: str, extra: str) -> ModuleType:
         if error.name == module.split(".")[0]:
             raise MissingExtra(module.split(".")[0], extra) from None
         raise
+
+
+def masked(text: object) -> str:
+    """Return a text, such as the address of a database, without the passwords in it."""
+    return _QUERIED.sub(r"\1***", _PASSWORD.sub(r"\1:***@", str(text)))
 
 
 def shorten(value: object, limit: int = MAX_SHOWN) -> str:

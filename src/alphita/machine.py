@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from alphita.errors import AlphitaError
+from alphita.errors import AlphitaError, masked
 
 try:
     import resource
@@ -211,6 +211,11 @@ def cache_folder(kind: str) -> Path:
     if folder.is_symlink():
         raise OSError(errno.ELOOP, "a link is not followed", str(folder))
     return folder
+
+
+def command() -> list[str]:
+    """Return the command line of this program, without passwords."""
+    return [Path(sys.argv[0]).name, *map(masked, sys.argv[1:])]
 
 
 def describe() -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -39,7 +38,7 @@ def provenance(
     """Return where a report's figures come from."""
     return {
         "commit": _commit(),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": machine.command(),
         "config": dict(config or {}),
         "seed": seed,
         "data": dict(data or {}),

@@ -81,7 +81,7 @@ def test_phrases_are_marked_and_are_never_the_terminologys_own(source, store):
 
 def test_a_job_says_what_a_decision_names_that_is_not_there_and_what_contradicts(source, store, tmp_path, capsys):
     (tmp_path / "in.csv").write_text("mention\nold code\n")
-    words = [tmp_path / "in.csv", "--to", source, "--mappings", store.path, "--mappings-source", "LAB"]
+    words = [tmp_path / "in.csv", "--to", source, "--mappings", store.address, "--mappings-source", "LAB"]
     assert command("normalize", *words, "-o", tmp_path / "out.csv") == 0
     told = capsys.readouterr().err
     assert f"decisions name 1 concepts that {source} lacks, such as 'X:99'; they still answer" in told
@@ -92,7 +92,7 @@ def test_a_phrase_is_answered_a_similar_one_improves_and_both_are_taken_back(sou
     asked = ["brain zaps at night", "brain zaps", "headache", "cold sweats"]
 
     def answers():
-        results = alphita.normalize(asked, to=source, mappings=store.path, explain=True)
+        results = alphita.normalize(asked, to=source, mappings=store.address, explain=True)
         return [(result.candidates[0].concept_id if result.candidates else None, result) for result in results]
 
     (exact, first), (similar, _), (own, _), (broader, sweats) = answers()
@@ -136,13 +136,13 @@ def test_phrases_that_would_lead_each_other_astray_are_not_learned(source, capsy
 def test_a_job_says_how_many_phrases_it_learned(source, store, tmp_path, capsys):
     words, out = tmp_path / "words.txt", tmp_path / "out.csv"
     words.write_text("brain zaps\nBrain zaps at night\n")
-    assert command("normalize", words, "--to", source, "--mappings", store.path, "-o", out) == 0
+    assert command("normalize", words, "--to", source, "--mappings", store.address, "-o", out) == 0
     assert "learned from 3 phrases that reviewers confirmed" in capsys.readouterr().out
     similar, equal = out.read_text().splitlines()[1:]
     assert "X:1" in similar
     assert ANSWERED_BY_REVIEW in equal
     index = index_of(source)
-    assert command("normalize", words, "--to", index.path, "--mappings", store.path, "-o", out, "--force") == 0
+    assert command("normalize", words, "--to", index.path, "--mappings", store.address, "-o", out, "--force") == 0
     told = capsys.readouterr()
     assert "so it learns no phrases from the review" in told.err
     assert "learned from" not in told.out
@@ -155,4 +155,4 @@ def test_a_store_that_is_none_is_an_error(source, tmp_path):
     with pytest.raises(InputError, match="no such review store"):
         alphita.load(source, mappings=tmp_path / "none.sqlite")
     with ReviewStore.open(tmp_path / "empty.sqlite", create=True) as store:
-        assert alphita.load(source, mappings=store.path).index.learned is None
+        assert alphita.load(source, mappings=store.address).index.learned is None

@@ -19,7 +19,7 @@ import pytest
 from alphita import clock, service
 from alphita.errors import InputError
 from alphita.index import sources
-from alphita.review import deciding, rows
+from alphita.review import rules
 from alphita.service import keys
 from alphita.service.checking import Parts, check
 from alphita.service.settings import Settings
@@ -117,14 +117,14 @@ def test_a_key_that_has_ended_stays_so(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_decisions_that_a_store_told_are_of_the_past_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_latest", "")
-    told = rows.now()
+    monkeypatch.setattr(rules, "_latest", "")
+    told = rules.now()
     set_by(monkeypatch, -YEAR)
     started_again(monkeypatch)
-    assert rows.now() >= told == deciding.moment(told, "at")
-    monkeypatch.setattr(rows, "_latest", "")
-    with pytest.raises(InputError, match=f"a time in the future.*by this machine's clock it is {rows.now()[:10]}"):
-        deciding.moment(told, "at")
+    assert rules.now() >= told == rules.moment(told, "at")
+    monkeypatch.setattr(rules, "_latest", "")
+    with pytest.raises(InputError, match=f"a time in the future.*by this machine's clock it is {rules.now()[:10]}"):
+        rules.moment(told, "at")
 
 
 def test_a_clock_set_forward_or_back_once_empties_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

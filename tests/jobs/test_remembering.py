@@ -12,8 +12,7 @@ from alphita.jobs.run import Job, run
 from alphita.mappings.formats import Header
 from alphita.mappings.record import REVIEW
 from alphita.options import Restart
-from alphita.review.database import Unknown
-from alphita.review.records import Decision, Project, ReviewRow
+from alphita.review.records import Decision, Project, ReviewRow, Unknown
 from alphita.review.store import ReviewStore
 from tests.jobs.conftest import read
 
@@ -44,7 +43,7 @@ def table(tmp_path):
 
 def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):
     out, plain = tmp_path / "out.csv", tmp_path / "plain.csv"
-    summary = run(normalizer, Job(table, out, top_k=2, memory=Memory.read(store.path, source="LAB")))
+    summary = run(normalizer, Job(table, out, top_k=2, memory=Memory.read(store.address, source="LAB")))
     assert (summary.rows, summary.reviewed, summary.exact) == (5, 3, 1)
     rows = read(out)
     shown = [
@@ -68,27 +67,27 @@ def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):
 def test_a_decision_of_no_known_time(store):
     said = Decision("5", "ris", 0, "cy", "choose", "HP:8", "exact")
     store.add_rows("ris", [ReviewRow(0, "ris", 2, "", "cough", 1, decided=(said,))])
-    (values,) = Memory.read(store.path, project="ris").answer("cough", explain=True)
+    (values,) = Memory.read(store.address, project="ris").answer("cough", explain=True)
     told = dict(zip((*FIELDS, *REVIEW), values, strict=True))
     assert (told["explanation"], told["reviewed_at"]) == ("reviewed: choose by cy", None)
 
 
 def test_whose_decisions_count(store):
     with pytest.raises(UsageError, match="--mappings-source 'LAB' or 'RIS'"):
-        Memory.read(store.path)
-    assert Memory.read(store.path, project="ris").answer("Headache")[0][0] == "HP:9"
-    assert Memory.read(store.path, source="LAB").answer("headache") is None
+        Memory.read(store.address)
+    assert Memory.read(store.address, project="ris").answer("Headache")[0][0] == "HP:9"
+    assert Memory.read(store.address, source="LAB").answer("headache") is None
     with pytest.raises(UsageError, match="is of the source 'RIS'"):
-        Memory.read(store.path, source="LAB", project="ris")
+        Memory.read(store.address, source="LAB", project="ris")
     with pytest.raises(Unknown, match="did you mean 'LAB'"):
-        Memory.read(store.path, source="LAP")
+        Memory.read(store.address, source="LAP")
     store.forget(source="LAB", by="eve")
-    assert Memory.read(store.path, source="LAB").answer("cold hands") is None
+    assert Memory.read(store.address, source="LAB").answer("cold hands") is None
 
 
 def test_a_job_that_goes_on_needs_the_same_memory(normalizer, store, table, tmp_path, monkeypatch):
     out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
-    memory = Memory.read(store.path, source="LAB")
+    memory = Memory.read(store.address, source="LAB")
     run(normalizer, Job(table, whole, chunk_rows=2, memory=memory))
     put = Parts.put_chunk
 
@@ -102,7 +101,7 @@ def test_a_job_that_goes_on_needs_the_same_memory(normalizer, store, table, tmp_
         run(normalizer, Job(table, out, chunk_rows=2, memory=memory))
     monkeypatch.setattr(Parts, "put_chunk", put)
     store.decide(Decision("5", "lab", 3, "ann", "nil"))
-    for other in (None, Memory.read(store.path, source="LAB")):
+    for other in (None, Memory.read(store.address, source="LAB")):
         with pytest.raises(UsageError, match="decisions' hash"):
             run(normalizer, Job(table, out, chunk_rows=2, memory=other), Restart(resume=True))
     summary = run(normalizer, Job(table, out, chunk_rows=2, memory=memory), Restart(resume=True))
@@ -115,7 +114,7 @@ def test_a_prefix_of_the_decisions_that_is_not_declared_is_told_first(normalizer
     job = Job(
         table,
         tmp_path / "out.sssom.tsv",
-        memory=Memory.read(store.path, source="LAB"),
+        memory=Memory.read(store.address, source="LAB"),
         header=Header(
             licence="https://example.org/l", set_id="https://example.org/1", prefixes={"T": "https://t.org/"}
         ),
@@ -126,6 +125,6 @@ def test_a_prefix_of_the_decisions_that_is_not_declared_is_told_first(normalizer
 
 
 def test_it_explains_itself(store):
-    memory = Memory.read(store.path, source="LAB")
+    memory = Memory.read(store.address, source="LAB")
     assert memory.answer("cold hands", explain=True)[0][-6].startswith("reviewed: choose by ann, ")
     assert memory.answer("cold hands")[0][-6] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,32 @@ def row(number: int, confidence: float | None = 0.5, frequency: int = 1, **field
     return ReviewRow(0, "", number, frequency=frequency, **values | fields)
 
 
+def address(path: Path) -> str | Path:
+    """Return where a store of a test is (see `conftest.each_database`)."""
+    return path / "reviews.sqlite"
+
+
 def store(path: Path, rows: Iterable[ReviewRow] = (), **fields: Any) -> ReviewStore:
     """Return a store with the project "codes" of some rows; their ids count from 1."""
-    made = ReviewStore.open(path / "reviews.sqlite", create=True)
+    made = ReviewStore.open(address(path), create=True)
     made.add_project(project(**fields))
     made.add_rows("codes", rows)
     return made
+
+
+def plan(reviews: ReviewStore, asked: Any, **values: Any) -> str:
+    """Return how a database answers what is asked, if it does not sort or scan where it need not."""
+    with reviews.database.reading() as connection:
+        compiled = asked.compile(connection)
+        known = {name: values.get(name, value) for name, value in compiled.params.items()}
+        if compiled.positiontup is None:
+            for way in ("seqscan", "sort", "hashjoin", "mergejoin"):
+                connection.exec_driver_sql(f"SET LOCAL enable_{way} = off")
+            found = connection.exec_driver_sql(f"EXPLAIN {compiled}", known)
+        else:
+            given = [json.dumps(one) if isinstance(one, list) else one for one in map(known.get, compiled.positiontup)]
+            found = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", tuple(given))
+        return "\n".join(str(line[-1]) for line in found)
 
 
 class Say:

@@ -8,24 +8,24 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alphita.review import deciding
+from alphita.review import rules
 from alphita.review.records import Progress
 from tests.review.samples import FOOT, HAND, TOE, Say, row, store
 
 metrics = pytest.importorskip("sklearn.metrics")
-MEANINGS = st.sampled_from([TOE, FOOT, HAND, deciding.NIL, deciding.REJECTED])
+MEANINGS = st.sampled_from([TOE, FOOT, HAND, rules.NIL, rules.REJECTED])
 
 
 @given(st.lists(st.tuples(MEANINGS, MEANINGS), min_size=2, max_size=30))
 @example([("a", "a")] * 5)
 def test_kappa_is_scikit_learns(pairs):
     first, second = zip(*pairs, strict=True)
-    found = deciding.kappa(pairs)
+    found = rules.kappa(pairs)
     if len({*first, *second}) == 1:
         assert found is None
     else:
         assert math.isclose(found, metrics.cohen_kappa_score(first, second), abs_tol=1e-12)
-    assert deciding.kappa([]) is deciding.kappa(pairs[:1]) is None
+    assert rules.kappa([]) is rules.kappa(pairs[:1]) is None
 
 
 def test_progress(tmp_path):

@@ -11,6 +11,8 @@ from alphita.review.records import Bulk, Decision, Rebase, Rebased
 from alphita.review.store import Unknown
 from tests.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
 
+pytestmark = pytest.mark.usefixtures("each_database")
+
 
 @pytest.fixture
 def reviews(tmp_path):

@@ -13,6 +13,8 @@ from alphita.review.records import Decision
 from alphita.review.store import ReviewStore, Unknown
 from tests.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
 
+pytestmark = pytest.mark.usefixtures("each_database")
+
 
 @pytest.fixture
 def reviews(tmp_path):
@@ -155,8 +157,8 @@ def test_the_uid_of_an_undo_or_of_a_bulk_action_is_no_decisions(reviews):
 def test_two_connections_and_many_threads(reviews):
     """Eight threads on two stores of one file decide at once: all is kept, in one order, and what follows fits."""
     failures = []
-    with ReviewStore.open(reviews.path, timeout=60) as second:
-        reviews._connections.timeout = 60
+    with ReviewStore.open(reviews.address, timeout=60) as second:
+        reviews.database.timeout = 60
 
         def work(number: int) -> None:
             # Threads 2k and 2k + 1 send the same, through either store: it is kept once.

@@ -9,10 +9,12 @@ import pytest
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import csv, jsonl, sssom
-from alphita.review import rows
+from alphita.review import memory, rules
 from alphita.review.store import ReviewStore, Unknown
 from tests.mappings.sample import header, write
-from tests.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
+from tests.review.samples import FOOT, HAND, TOE, Say, candidate, plan, project, row, store
+
+pytestmark = pytest.mark.usefixtures("each_database")
 
 
 def test_equal_after_cleaning(tmp_path):
@@ -29,13 +31,13 @@ def test_equal_after_cleaning(tmp_path):
 
 def test_the_newest_counts_though_the_clock_was_set_back_between_two_programs(tmp_path, monkeypatch):
     ahead = timedelta(seconds=60)
-    monkeypatch.setattr(rows, "_latest", "")
-    monkeypatch.setattr(rows, "clock", SimpleNamespace(now=lambda: datetime.now(UTC) + ahead))
+    monkeypatch.setattr(rules, "_latest", "")
+    monkeypatch.setattr(rules, "clock", SimpleNamespace(now=lambda: datetime.now(UTC) + ahead))
     with store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]) as reviews:
         first = Say(reviews)("ann", 1, "accept")
     ahead = -ahead
-    monkeypatch.setattr(rows, "_latest", "")  # as another program begins
-    with ReviewStore.open(reviews.path) as reviews:
+    monkeypatch.setattr(rules, "_latest", "")  # as another program begins
+    with ReviewStore.open(reviews.address) as reviews:
         say = Say(reviews)
         say.n = 9
         second = say("ann", 2, "nil")
@@ -73,16 +75,11 @@ def test_thousands_at_once(tmp_path):
 
 def test_remembering_uses_the_index(tmp_path):
     with store(tmp_path, [row(number) for number in range(1, 50)]) as reviews:
-        asked = []
-        with reviews._connections.reading() as connection:
-            connection.set_trace_callback(asked.append)
-        reviews.remembered("LAB", ["mention 1"])
-        (question,) = [one for one in asked if "cleaned" in one]
-        with reviews._connections.reading() as connection:
-            connection.set_trace_callback(None)
-            plan = [line[3] for line in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
-    assert any("row_by_cleaned" in line for line in plan)
-    assert [line for line in plan if line.startswith("SCAN") and "VIRTUAL TABLE" not in line] == []
+        asked = memory.settling("forms", "source")
+        found = plan(reviews, asked, source="LAB", forms=["mention 1"])
+    assert "row_by_cleaned" in found
+    assert "SCAN row" not in found
+    assert "Seq Scan on row" not in found
 
 
 def test_exactly_one_that_there_is(tmp_path):

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from alphita.errors import UsageError
-from alphita.review import migrate, queueing
-from alphita.review.database import Busy
+from alphita.review import migrate
+from alphita.review import rows as stored_rows
 from alphita.review.migrate import REASONS
+from alphita.review.records import Busy
 from alphita.terminology.changes import changes
 from alphita.terminology.loaders import obo, omop
 from tests.review.reviews import add, candidate, decisions, row, say, store_of
@@ -85,7 +86,7 @@ def store(old, tmp_path):
 
 
 def test_every_decision_has_its_outcome_and_everything_else_stands(store, old, new, monkeypatch):
-    monkeypatch.setattr(queueing, "AT_ONCE", 3)
+    monkeypatch.setattr(stored_rows, "AT_ONCE", 3)
     planned = migrate.plan(store, old, new)
     assert {change.mention: (change.fate, change.reason, change.new_concept) for change in planned.changes} == OUTCOMES
     assert planned.parts[0].standing == len(ROWS) - len(OUTCOMES)

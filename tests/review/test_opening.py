@@ -16,9 +16,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from alphita.errors import AlphitaError, InputError
-from alphita.review import database, deciding
+from alphita.review import deciding, sqlite, tables
 from alphita.review.store import Busy, NotStored, ReviewStore
 from tests.docs.blocks import blocks
 from tests.review.samples import TOE, Say, project, row, store
@@ -36,9 +37,9 @@ def test_only_its_owner_reads_it_and_what_lies_beside_it(tmp_path):
             Say(reviews)("ann", 1, "accept")
             names = ("reviews.sqlite", "reviews.sqlite-wal", "reviews.sqlite-shm")
             assert modes(tmp_path) == dict.fromkeys(names, 0o600)
-            with reviews._connections.reading() as connection:
-                assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-                assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+            with reviews.database.reading() as connection:
+                assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+                assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
     finally:
         os.umask(before)
     assert modes(tmp_path) == {"reviews.sqlite": 0o600}
@@ -141,7 +142,7 @@ def test_one_of_an_older_version_is_brought_up_to_this_one(tmp_path):
             assert [standing.row.id for standing in reviews.disagreements("codes")] == [1]
             assert set(reviews.settled(source="LAB")) == {"mention 2"}
         assert connection.execute(meanings).fetchall() == new
-        assert connection.execute("PRAGMA user_version").fetchone() == (database.VERSION,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (tables.VERSION,)
 
 
 def test_a_project_of_an_older_version_has_no_filters_until_it_is_given_some(tmp_path):
@@ -174,7 +175,7 @@ def test_one_that_cannot_be_brought_up_stays_as_it_is(tmp_path, monkeypatch):
     before = path.read_bytes()
 
     def fails(connection, ids):
-        connection.execute("DELETE FROM in_force")
+        connection.exec_driver_sql("DELETE FROM in_force")
         raise RuntimeError("broken off")
 
     monkeypatch.setattr(deciding, "refresh", fails)
@@ -207,7 +208,7 @@ def test_a_network_share_is_refused(tmp_path, monkeypatch, kind):
         "23 21 0:6 / /elsewhere rw - nfs4 x rw",
     ]
     mounts.write_text("\n".join(lines))
-    monkeypatch.setattr(database, "MOUNTS", mounts)
+    monkeypatch.setattr(sqlite, "MOUNTS", mounts)
     with pytest.raises(InputError, match=rf"a share/reviews\.sqlite: on a network share \({kind}\).*alphita serve"):
         ReviewStore.open(share / "reviews.sqlite", create=True)
     assert not list(share.iterdir())
@@ -216,21 +217,22 @@ def test_a_network_share_is_refused(tmp_path, monkeypatch, kind):
     with pytest.raises(InputError, match=r"network share"):
         ReviewStore.open(link / "reviews.sqlite", create=True)
     # Where mounts are not told all is allowed.
-    monkeypatch.setattr(database, "MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(sqlite, "MOUNTS", tmp_path / "none")
     ReviewStore.open(share / "reviews.sqlite", create=True).close()
 
 
 def test_a_locked_one(tmp_path):
     with store(tmp_path, [row(1)]) as reviews:
+        path = reviews.address
         reviews.close()
-        with ReviewStore.open(reviews.path, timeout=0.05) as other, closing(sqlite3.connect(reviews.path)) as writer:
+        with ReviewStore.open(path, timeout=0.05) as other, closing(sqlite3.connect(path)) as writer:
             writer.execute("BEGIN IMMEDIATE")
             with pytest.raises(Busy, match=r"reviews\.sqlite: another program is writing"):
                 Say(other)("ann", 1, "accept")
             assert other.queue("codes")[0] == 1
             writer.rollback()
             assert Say(other)("ann", 1, "accept").id == 1
-            with other._connections.writing(), pytest.raises(Busy, match="other requests are writing"):
+            with other.database.writing(), pytest.raises(Busy, match="other requests are writing"):
                 Say(other)("ann", 1, "nil")
 
 
@@ -240,7 +242,8 @@ def test_a_locked_one(tmp_path):
 )
 def test_what_cannot_be_written_is_not_kept_in_part(tmp_path, setting, problem):
     with store(tmp_path, [row(1)]) as reviews:
-        reviews._connections._idle[-1].execute(f"PRAGMA {setting}")
+        with reviews.database.backend.engine.connect() as connection:
+            connection.exec_driver_sql(f"PRAGMA {setting}")
         with pytest.raises(NotStored, match=problem):
             reviews.add_rows("codes", (row(number, mention="y" * 200 + str(number)) for number in range(2, 500)))
         assert reviews.queue("codes")[0] == 1
@@ -272,10 +275,10 @@ def test_what_was_done_cannot_be_changed(tmp_path):
         Say(reviews)("ann", 1, "accept")
         reviews.forget(reviewer="ann", by="boss")
         reviews.bulk("codes", "bob", "b", threshold=1.0)
-        for table in database.APPENDED:
+        for table in tables.APPENDED:
             for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET reviewer = 'bob'"):
                 refused = pytest.raises(sqlite3.IntegrityError, match="only ever added to")
-                with closing(sqlite3.connect(reviews.path)) as other, refused:
+                with closing(sqlite3.connect(reviews.address)) as other, refused:
                     other.execute(statement)
         assert [decision.concept_id for decision in reviews.history("codes")] == [TOE]
 
@@ -284,13 +287,13 @@ KILLS = 6
 ROOT = Path(__file__).parents[2]
 
 
-def start(path: Path, acknowledged: dict[str, int]) -> subprocess.Popen[str]:
+def start(path: Path | str, acknowledged: dict[str, int]) -> subprocess.Popen[str]:
     reviewers = [f"{who}={last + 1}" for who, last in acknowledged.items()]
     command = [sys.executable, "-m", "tests.review.writing", str(path), *reviewers]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def check(path: Path, acknowledged: dict[str, int]) -> None:
+def check(path: Path | str, acknowledged: dict[str, int]) -> None:
     """See that each acknowledged action is there once, in order, and that what follows from them fits."""
     with ReviewStore.open(path) as reviews:
         history = list(reviews.history("codes"))
@@ -314,9 +317,11 @@ def check(path: Path, acknowledged: dict[str, int]) -> None:
             assert {(number, decision.reviewer): decision.id for decision in standing.decisions} == {
                 key: id for key, id in in_force.items() if key[0] == number
             }
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        batches = {uid for (uid,) in connection.execute("SELECT uid FROM batch")}
+        with reviews.database.reading() as connection:
+            batches = set(connection.execute(select(tables.batch.c.uid)).scalars())
+    if "://" not in str(path):
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     for reviewer, last in acknowledged.items():
         assert all(f"{reviewer} {number}" in batches for number in range(last + 1) if kind(number) != "decide")
 

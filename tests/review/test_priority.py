@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.review import priority, queueing
+from alphita.review import priority, rows
 from alphita.review.store import ReviewStore
 from tests.review.reviews import candidate, say, store_of
 from tests.review.reviews import row as row_of
@@ -131,7 +131,7 @@ def test_a_stores_queue_is_asked_in_this_order(tmp_path, monkeypatch):
 
 
 def test_all_rows_of_a_project_are_read_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(queueing, "AT_ONCE", 2)
+    monkeypatch.setattr(rows, "AT_ONCE", 2)
     with store_of(tmp_path / "r.sqlite", [row_of(f"mention {n}", number=n) for n in range(1, 8)], "h") as store:
         say(store, 3, "nil")
         monkeypatch.setattr(ReviewStore, "queue", None)  # counts and skips rows for each page

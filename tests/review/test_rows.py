@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from alphita.errors import InputError, UsageError
 from alphita.mappings.record import COLUMNS
-from alphita.review import queueing
+from alphita.review import queueing, tables
 from alphita.review.records import Added, Project
-from alphita.review.store import Busy, ReviewStore, Unknown
+from alphita.review.store import Busy, Unknown
 from tests.mappings.sample import ODD, mapping
-from tests.review.samples import FOOT, TOE, Say, candidate, project, row, store
+from tests.review.samples import FOOT, TOE, Say, candidate, plan, project, row, store
+
+pytestmark = pytest.mark.usefixtures("each_database")
 
 
 def ids(reviews, **asked):
@@ -58,8 +62,8 @@ def test_rows_come_back_as_they_went_in(
     with store(tmp_path_factory.mktemp("store"), [made]) as reviews:
         assert reviews.row(1) == replace(made, id=1, project="codes")
         assert reviews.standing(1).row == reviews.row(1)
-        with reviews._connections.reading() as connection:
-            stored, _ = json.loads(connection.execute("SELECT candidates FROM detail").fetchone()[0])
+        with reviews.database.reading() as connection:
+            stored, _ = json.loads(connection.execute(select(tables.detail.c.candidates)).scalar_one())
         assert set(stored) < set(COLUMNS)
         assert None not in stored.values()
 
@@ -96,8 +100,8 @@ def test_with_one_bad_row_none_is_added(tmp_path):
 
 
 def test_a_source_of_rows_that_writes_to_the_store_is_told_so(tmp_path):
-    store(tmp_path, [row(1)]).close()
-    with ReviewStore.open(tmp_path / "reviews.sqlite", timeout=0.1) as reviews:
+    with store(tmp_path, [row(1)]) as reviews:
+        reviews.database.timeout = 0.1
 
         def rows():
             yield row(2)
@@ -209,10 +213,8 @@ def test_learning_scores_must_be_of_the_project(tmp_path):
 )
 def test_pages_are_read_by_indexes_without_sorting(tmp_path, reviewer, state, blind):
     with store(tmp_path, [row(number, number / 100, number) for number in range(1, 100)], blind=blind) as reviews:
-        text, values = queueing.selection(1, reviews.project("codes"), reviewer, state, "", ())
-        for name, order in queueing.ORDERS.items():
-            question = f"EXPLAIN QUERY PLAN SELECT r.id {text} ORDER BY {order} LIMIT 50"
-            with reviews._connections.reading() as connection:
-                plan = [line[3] for line in connection.execute(question, values)]
-            assert f"row_by_{'number' if name == 'row' else name}" in plan[0]
-            assert all(line.startswith("SEARCH") for line in plan), plan
+        given, values = queueing.selection(1, reviews.project("codes"), reviewer, state, "", ())
+        for name in tables.ORDERS:
+            found = plan(reviews, queueing.statement(given, "all", name), limit=50, offset=0, **values)
+            assert f"row_by_{'number' if name == 'row' else name}" in found
+            assert not re.search("SCAN|TEMP B-TREE|Sort|Seq Scan", found), found

@@ -156,7 +156,7 @@ def test_without_a_store(index):
 
 def test_a_locked_store_is_told_and_nothing_is_lost_or_kept_twice(lab):
     ann, row = lab.as_(), lab.ids()[0]
-    other = sqlite3.connect(lab.store.path, isolation_level=None)
+    other = sqlite3.connect(lab.store.address, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     answer = decide(ann, row, "u")
     assert answer.status_code == 503

@@ -106,7 +106,7 @@ def confirmed(
     reviewed, left_out = _settled(store, source, project)
     if contradictory := left_out[SEVERAL_THINGS]:
         progress.say(
-            f"{store.path}: {contradictory:,} rows give the same string different concepts; the newest decision "
+            f"{store.name}: {contradictory:,} rows give the same string different concepts; the newest decision "
             "answers, and none of them is learned"
         )
     return tuple(

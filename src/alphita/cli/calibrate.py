@@ -32,8 +32,9 @@ class CalibrateSpec:
         None, help="Mentions mapped by people: a table with the columns mention and concept_id (NIL: no concept)."
     )
     encoding: str = option("utf-8", help="Encoding of the file of --labels, e.g. cp1252.")
-    from_mappings: Path | None = option(
+    from_mappings: str | None = option(
         None,
+        metavar="STORE",
         help="Review store with labels for the ranker and its confidence; the newest fifth is held out to measure the "
         "gain.",
     )
@@ -114,7 +115,7 @@ def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int | No
     return carry_over(index, lambda: encoder, Index.open(source))
 
 
-def _decisions(reviews: Path) -> InTime:
+def _decisions(reviews: str) -> InTime:
     from alphita.calibrate.from_mappings import in_time
     from alphita.review.store import ReviewStore
 

@@ -31,7 +31,9 @@ ROWS = 2_000
 
 
 def migrate(
-    reviews: Annotated[Path, typer.Argument(metavar="REVIEWS.sqlite", help="The store of decisions.")],
+    reviews: Annotated[
+        str, typer.Argument(metavar="STORE", help="The store of decisions: a file, or postgresql://user@host/database.")
+    ],
     old: Annotated[Path, typer.Option("--from", help="Terminology folder of the existing decisions.")],
     new: Annotated[Path, typer.Option("--to", help="Terminology folder of the next release.")],
     output: Annotated[
@@ -56,7 +58,11 @@ def migrate(
     from alphita.terminology.store import load_terminology
 
     releases = load_terminology(old), load_terminology(new)
-    out = output if output is not None else reviews.with_suffix(".migration")
+    out = (
+        output
+        if output is not None
+        else Path("reviews.migration" if "://" in reviews else reviews).with_suffix(".migration")
+    )
     signer = by or getpass.getuser()
     with ReviewStore.open(reviews) as store:
         planned = migrating.plan(store, *releases, projects=project or ())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from alphita import artefact, machine, progress
 from alphita.cli._from_spec import with_options
-from alphita.errors import shorten
+from alphita.errors import masked, shorten
 from alphita.jobs.spec import Spec
 
 # Values that a warning names.
@@ -99,7 +99,7 @@ def _tell_unknown(spec: Spec, memory: Memory | None, index: Index) -> None:
     unknown = [curie for curie, row in zip(ids, index.concept_rows(ids).tolist(), strict=True) if row < 0]
     if unknown:
         progress.say(
-            f"{spec.mappings}: decisions name {len(unknown):,} concepts that {spec.to} lacks, such as "
+            f"{masked(spec.mappings)}: decisions name {len(unknown):,} concepts that {spec.to} lacks, such as "
             f"{shorten(unknown[0])!r}; they still answer; after a new release: alphita mappings migrate"
         )
 
@@ -110,7 +110,7 @@ def _report(spec: Spec, summary: Summary, **more: object) -> None:
         return
     from alphita.calibrate.audit import WRITTEN
 
-    facts = asdict(summary) | more | {"command": sys.argv[1:], "machine": machine.describe()}
+    facts = asdict(summary) | more | {"command": machine.command()[1:], "machine": machine.describe()}
     with artefact.atomic_file(spec.report, "w", so_far=WRITTEN) as file:
         json.dump(facts, file, indent=1)
 

@@ -6,15 +6,16 @@ import getpass
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import artefact, printing, progress, textio
+from alphita import artefact, clock, printing, progress, textio
 from alphita.cli import _mapping_options as options
 from alphita.cli._from_spec import AsJson, Brief, with_options
-from alphita.errors import AlphitaError, Rejects, UsageError
+from alphita.errors import AlphitaError, Rejects, UsageError, masked
 from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import PREFIXES
 from alphita.options import ENCODING, STRICT, Option, group, option
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from alphita.review.store import ReviewStore
 
 app = typer.Typer(help="Reviews of mappings: rows in, decisions out.", no_args_is_help=True)
-STORE = Option(flags=("--mappings", "-m"), help="Review store, one SQLite file.")
+STORE = Option(
+    flags=("--mappings", "-m"), metavar="STORE", help="Review store: a SQLite file or postgresql://user@host/database."
+)
 CONTEXT, READ = "Original input file", "Format of ANSWERS"
 ANSWERED = "Concepts of the project: the same options as for 'alphita normalize'"
-Store = Annotated[Path, typer.Option(*STORE.flags, help=STORE.help)]
+Store = Annotated[str, typer.Option(*STORE.flags, metavar="STORE", help=STORE.help)]
 
 
 @app.callback()
@@ -49,7 +52,7 @@ class ImportSpec:
         metavar="ANSWERS",
         help="File from 'alphita normalize', in any format that can be read back.",
     )
-    mappings: Path = option(..., like=STORE)
+    mappings: str = option(..., like=STORE)
     project: str = option(..., help="Name of the project; new rows are added to an existing project.")
     source: str = option(..., help="Source of the codes; decisions are stored under it.")
     column: str = option("", help="Column of the strings in that source; stored with the project.")
@@ -123,7 +126,7 @@ def import_(spec: ImportSpec) -> None:
             "concept than the answer"
         )
     options.tell_losses(read, left_out, rejects.count)
-    progress.say(f"next: alphita serve --to {spec.index or 'TERMINOLOGY'} --mappings {spec.mappings}")
+    progress.say(f"next: alphita serve --to {spec.index or 'TERMINOLOGY'} --mappings {masked(spec.mappings)}")
 
 
 def _context(spec: ImportSpec) -> dict[int, dict[str, str]] | None:
@@ -168,7 +171,7 @@ def _check_context(spec: ImportSpec, rows: list[ReviewRow], context: dict[int, d
 class ExportSpec:
     """Which decisions to write, and to what."""
 
-    mappings: Path = option(..., like=STORE)
+    mappings: str = option(..., like=STORE)
     project: str = option(..., help="Name of the project.")
     all: bool = option(False, help="Also write rows without a final decision.")
     index: Path | None = option(
@@ -195,7 +198,7 @@ def export(spec: ExportSpec) -> None:
 
     writing, output = spec.writing, spec.writing.output
     writer = writing.writer
-    if output.exists() and spec.mappings.exists() and output.samefile(spec.mappings):
+    if output.exists() and Path(spec.mappings).exists() and output.samefile(spec.mappings):
         raise UsageError(f"{output} is the store of the review itself; choose another name")
     if output.exists() and not writing.force:
         raise UsageError(f"{output} already exists; choose another name or use --force")
@@ -231,7 +234,8 @@ def show_progress(
         names = [store.project(project).name] if project is not None else [status.name for status in store.projects()]
         progress_of = {name: store.progress(name) for name in names}
     if not progress_of:
-        raise UsageError(f"{mappings} holds no project; add one: alphita review import ANSWERS --mappings {mappings}")
+        name = masked(mappings)
+        raise UsageError(f"{name} holds no project; add one: alphita review import ANSWERS --mappings {name}")
     if as_json:
         printing.print_rows({"project": name, **status.to_json()} for name, status in progress_of.items())
     else:
@@ -275,6 +279,52 @@ def restore(
     with ReviewStore.open(mappings) as store:
         changed = store.restore(source=source, project=project, reviewer=reviewer, by=by or getpass.getuser())
     print(f"{changed:,} decisions count again")
+
+
+@app.command("purge")
+def purge(
+    store: Annotated[str, typer.Argument(metavar="STORE", help=STORE.help)],
+    older_than: Annotated[
+        str, typer.Option(metavar="TIME", help="Age of the newest decision about a row: 5y, 18m (months) or 90d.")
+    ],
+    project: OfProject = None,
+    by: By = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them; by default they are only counted.")] = False,
+) -> None:
+    """Remove old settled rows and their decisions for good.
+
+    alphita review purge reviews.db --older-than 5y
+
+    They are gone from the history, and no longer answer 'alphita normalize'. The store keeps how many were removed, by
+    whom and when. A project without rows is removed too. Rows that are not settled stay.
+    """
+    from alphita.review.store import Busy, ReviewStore
+
+    before = (clock.now() - _age(older_than)).isoformat(timespec="milliseconds")
+    with ReviewStore.open(store) as reviews:
+        found = reviews.purge(project, before, by or getpass.getuser()) if yes else reviews.purgeable(project, before)
+        for one in found:
+            rest = f"{one.left:,} rows stay" if one.left else "the whole project"
+            print(f"{one.project}: {one.rows:,} rows, {one.decisions:,} decisions before {before[:10]}; {rest}")
+        if not found:
+            print(f"no settled rows from before {before[:10]}")
+        elif not yes:
+            print("nothing was removed; run it again with --yes")
+        else:
+            print("removed")
+        if yes:
+            try:
+                reviews.shrink()
+            except Busy:
+                progress.say("the file keeps its size, because another program uses it; run this again later")
+
+
+def _age(text: str) -> timedelta:
+    """Return a time as it is typed: 5y, 18m, 90d."""
+    match = re.fullmatch(r"([1-9]\d{0,4})([ymd])", text)
+    if match is None:
+        raise UsageError(f"--older-than {text}: not a time; as in 5y, 18m (months) or 90d")
+    return timedelta(days=int(match[1]) * {"y": 365.25, "m": 365.25 / 12, "d": 1}[match[2]])
 
 
 def _text(name: str, status: Progress) -> list[str]:

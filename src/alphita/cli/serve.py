@@ -30,11 +30,13 @@ class ServeSpec:
     """What to serve, to whom and how."""
 
     to: str | None = option(None, like=TO)
-    mappings: Path | None = option(
+    mappings: str | None = option(
         None,
         "--mappings",
         "-m",
-        help="Review store, created if missing. Phrases confirmed before the start become names in the index.",
+        metavar="STORE",
+        help="Review store, created if missing: a SQLite file or postgresql://user@host/database. Phrases confirmed "
+        "before the start become names in the index.",
     )
     terminology: Path | None = option(None, help="Terminology folder, to show concepts with all their data.")
     check: bool = option(False, help="Check whether the server would start and answer with these options, and exit.")
@@ -104,6 +106,7 @@ def _run(spec: ServeSpec) -> None:
     from alphita.answer.normalizer import Normalizer
     from alphita.calibrate.from_mappings import confirmed
     from alphita.index.sources import index_of
+    from alphita.review import database
     from alphita.review.store import ReviewStore
     from alphita.service import app, logs, review_files
     from alphita.service.checking import Parts, confidence
@@ -115,7 +118,7 @@ def _run(spec: ServeSpec) -> None:
     if spec.demo:
         if to or mappings or spec.terminology:
             raise UsageError("--demo brings its own terminology and store; leave those out")
-        to, mappings = review_files.DEMO_TO, review_files.DEMO_STORE
+        to, mappings = review_files.DEMO_TO, str(review_files.DEMO_STORE)
     elif to is None:
         raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
     if spec.check:
@@ -134,7 +137,9 @@ def _run(spec: ServeSpec) -> None:
     drafts.clear_up()
     with listening:
         given = spec.given
-        if mappings is not None and mappings.exists():
+        if spec.demo:
+            review_files.DEMO_STORE.parent.mkdir(parents=True, exist_ok=True)
+        if mappings is not None and database.look(mappings, 10.0).version is not None:
             with ReviewStore.open(mappings) as decided:
                 given = replace(given, confirmed=confirmed(decided))
         index = index_of(to, given, threads=threads)

@@ -10,7 +10,6 @@ import io
 import json
 import platform
 import secrets
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import alphita
-from alphita import artefact, clock, drafts, progress
+from alphita import artefact, clock, drafts, machine, progress
 from alphita.answer.candidates import ranking_of
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import Normalizer
@@ -508,7 +507,7 @@ def _finish(plan: Plan, identity: dict[str, Any], engine: dict[str, Any], second
         "seconds": seconds,
         "alphita_version": alphita.__version__,
         "created": clock.now().isoformat(timespec="seconds"),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": machine.command(),
     }
     plan.output_json(MANIFEST, manifest)
     clear(Place(plan.out))

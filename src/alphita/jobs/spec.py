@@ -178,11 +178,12 @@ class Spec:
     header: Header = group(Header, without=("version", "date", "target_system"), panel=OUTPUT)
     prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=OUTPUT)
     concepts: Concepts = group(Concepts, panel=CONCEPTS)
-    mappings: Path | None = option(
+    mappings: str | None = option(
         None,
         metavar="STORE",
         panel=REVIEWS,
-        help="Review store; its final decisions take precedence, and confirmed phrases become names in the index.",
+        help="Review store, a SQLite file or postgresql://user@host/database; its final decisions take "
+        "precedence, and confirmed phrases become names in the index.",
     )
     mappings_source: str | None = option(
         None,
@@ -276,7 +277,7 @@ class Spec:
             "the file of abbreviations": self.abbreviations,
             "the calibration": self.calibration,
             "the map of domains": self.domain_map,
-            "the store of reviews": self.mappings,
+            "the store of reviews": Path(self.mappings) if self.mappings and "://" not in self.mappings else None,
         }
         header = replace(self.header, prefixes=prefixes_of(self.prefixes))
         reads = {what: path for what, path in read.items() if path is not None}

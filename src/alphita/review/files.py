@@ -27,8 +27,8 @@ from alphita import artefact
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, _curies, lost_anew, sssom
 from alphita.mappings.record import COLUMNS, JOINT, Mapping, chunks, nearest
-from alphita.review import deciding, rows
-from alphita.review.records import Added, Decision, Kind, Project, ReviewRow
+from alphita.review import rules
+from alphita.review.records import Decision, Kind, Project, ReviewRow
 from alphita.terminology import prefixes
 
 # Who decided, where the file does not say it.
@@ -51,8 +51,8 @@ def in_order(mappings: Iterable[Mapping]) -> list[Mapping]:
 def check_reviewed(mapping: Mapping) -> None:
     """See that a mapping that was reviewed can become a decision."""
     if mapping.status != "unreviewed":
-        deciding.check_meaning(mapping.concept_id, None)
-        deciding.moment(mapping.reviewed_at, "reviewed_at")
+        rules.check_meaning(mapping.concept_id, None)
+        rules.moment(mapping.reviewed_at, "reviewed_at")
 
 
 def import_uid(decision: Decision, key: tuple[str, str], file: str) -> str:
@@ -78,59 +78,6 @@ def decisions_of(mappings: Sequence[Mapping], project: str, file: str, left_out:
         elif one.status == "ignored":
             left_out["ignored mappings, kept as skipped"] += 1
     return tuple(_decision(value, project, file) for value in found.values())
-
-
-def add_rows(connection: sqlite3.Connection, name: str, given: Iterable[ReviewRow], by: str, *, guarded: bool) -> Added:
-    """Add rows to a project, with the decisions that they bring, each once; see `ReviewStore.add_rows`."""
-    project_id, project = rows.project(connection, name)
-    new = known = overtaken = 0
-    stored: list[Decision] = []
-    for one in given:
-        is_new = rows.add_row(connection, project_id, one)
-        new, known = new + is_new, known + (not is_new)
-        if not one.decided:
-            continue
-        (id,) = connection.execute(
-            "SELECT id FROM row WHERE project = ? AND code = ? AND mention = ?", (project_id, one.code, one.mention)
-        ).fetchone()
-        (row,) = rows.load(connection, [id])
-        answer = row.candidates[0].concept_id if row.candidates else None
-        in_force = {one.reviewer: one for one in deciding.in_force(connection, [id]) if one.kind != "adjudicate"}
-        for decision in one.decided:
-            if connection.execute("SELECT 1 FROM decision WHERE uid = ?", (decision.uid,)).fetchone():
-                continue
-            if decision.kind == "reject" and decision.concept_id != answer:
-                overtaken += 1
-                continue
-            last = in_force.get(decision.reviewer)
-            if last is not None and decision.at == last.at and _said(decision) == _said(last):
-                continue
-            if last is not None and not _replaces(decision, last, guarded=guarded and decision.reviewer != by):
-                overtaken += 1
-                continue
-            kind: Kind = "accept" if decision.kind == "choose" and decision.concept_id == answer else decision.kind
-            means = None if kind == "reject" else decision.concept_id
-            full = deciding.fill(replace(decision, row=id, kind=kind, concept_id=means), row, project)
-            stored.append(deciding.insert(connection, project_id, full, at=decision.at))
-    deciding.refresh(connection, [one.row for one in stored])
-    if stored:
-        action = f"{KIND}:{artefact.hash_json([one.uid for one in stored])[:32]}"
-        deciding.note(connection, action, KIND, project_id, by, {"decisions": len(stored)})
-    return Added(new, known, len(stored), overtaken)
-
-
-def _replaces(decision: Decision, last: Decision, *, guarded: bool) -> bool:
-    """Tell whether a decision of a file takes the place of the one in force, which is another."""
-    if last.uid.startswith(f"{KIND}:"):
-        # A corrected file brings the time of the first one again.
-        return decision.at >= last.at
-    return decision.at > last.at and not guarded
-
-
-def _said(decision: Decision) -> tuple[str, str]:
-    """Return what a decision says; to choose the answer is to accept it."""
-    means = deciding.meaning(decision)
-    return decision.kind if means is None else f"={means}", decision.comment
 
 
 def _joined(mappings: Sequence[Mapping]) -> list[Mapping]:
@@ -186,7 +133,7 @@ def _decision(mapping: Mapping, project: str, file: str) -> Decision:
     said = [IGNORED if mapping.status == "ignored" else "", mapping.comment or ""]
     relation = (mapping.relation or "exact") if means is not None else None
     by = _reviewer(mapping), kinds[mapping.status]
-    comment, at = "; ".join(filter(None, said)), deciding.moment(mapping.reviewed_at, "reviewed_at")
+    comment, at = "; ".join(filter(None, said)), rules.moment(mapping.reviewed_at, "reviewed_at")
     name = mapping.concept_name if means is not None else None
     made = Decision("", project, 0, *by, means, relation, comment, at, concept_name=name)
     named = replace(made, uid=import_uid(made, (mapping.mention_code or "", mapping.mention), file))
@@ -404,7 +351,7 @@ def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Seque
     plain = ReviewRow(0, project, number, *key, 1)
     for mapping in mappings:
         check_reviewed(mapping)
-        rows.check(replace(plain, frequency=_frequency(mapping), candidates=(mapping,)))
+        rules.check_row(replace(plain, frequency=_frequency(mapping), candidates=(mapping,)))
     candidates = in_order([*mappings, *filter(None, map(nearest, mappings))])
     return replace(plain, frequency=_frequency(candidates[0]), candidates=tuple(candidates))
 
@@ -416,7 +363,7 @@ def _frequency(mapping: Mapping) -> int:
 def _together(occurrences: Sequence[ReviewRow]) -> ReviewRow:
     """Return the row that input rows with one code and string are."""
     candidates = in_order(candidate for row in occurrences for candidate in row.candidates)
-    frequency = min(sum(row.frequency for row in occurrences), rows.LARGEST)
+    frequency = min(sum(row.frequency for row in occurrences), rules.LARGEST)
     number = min(row.number for row in occurrences)
     return replace(occurrences[0], number=number, frequency=frequency, candidates=tuple(candidates))
 

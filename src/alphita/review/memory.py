@@ -2,78 +2,88 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Mapping as Dictionary
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Select, bindparam, insert, select
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
 from alphita.mappings.record import REVIEWED, Mapping, bare
-from alphita.review import deciding, queueing, rows
-from alphita.review.database import Connections, Unknown
-from alphita.review.records import Decision, Project, ReviewRow, Standing
-from alphita.review.rows import candidates_of
+from alphita.review import deciding, queueing, rows, rules, tables
+from alphita.review.database import Database, run
+from alphita.review.records import Decision, Project, ReviewRow, Standing, Unknown
+from alphita.review.tables import STRINGS, among
 from alphita.terminology.text import clean
 
-PAGE = 1000
+_row, _project, _decision, _in_force = tables.row.c, tables.project.c, tables.decision.c, tables.in_force.c
+
+
+@functools.cache
+def settling(*given: str) -> Select[Any]:
+    """Return what selects forms, the decisions that settle them and their rows, the newest last.
+
+    Args:
+        given: of "forms", "source" and "project", by which it is asked.
+    """
+    asked: Select[Any] = select(_row.cleaned, _decision.id, _row.id).where(
+        _decision.kind != "reject", _row.cleaned != ""
+    )
+    asked = asked.join_from(tables.row, tables.decision, _decision.id == _row.settled_by)
+    whose = select(_project.id)
+    for name, column in (("source", _project.source), ("project", _project.name)):
+        if name in given:
+            whose = whose.where(column == bindparam(name))
+    if "forms" in given:
+        asked = asked.where(among(_row.cleaned, "forms", STRINGS))
+    # Not by the index of projects, for SQLite is not to guess how few rows have these forms.
+    return asked.where((_row.project + 0).in_(whose)).order_by(_decision.at, _decision.id)
 
 
 def remembered(
-    connection: sqlite3.Connection, source: str, mentions: Iterable[str], project: str | None
+    connection: Connection, source: str, mentions: Iterable[str], *, project: str | None = None
 ) -> dict[str, Decision]:
-    """See `ReviewStore.remembered`."""
+    """Return the newest final decision about equal mentions (after cleaning) of a source, or in one project.
+
+    Rejections do not count; unknown mentions are left out.
+    """
     if project is not None:
-        rows.project(connection, project)
+        rows.numbered(connection, project)
     # A mention of nothing but punctuation is like no other.
     cleaned = {mention: clean(mention) for mention in mentions}
     forms = sorted({form for form in cleaned.values() if form})
     newest: dict[str, Decision] = {}
-    for start in range(0, len(forms), PAGE):
-        # A cross join, for SQLite is not to guess how few mentions there are.
-        found = connection.execute(
-            "SELECT i.value, r.settled_by FROM json_each(?) i CROSS JOIN row r ON r.cleaned = i.value"
-            " JOIN project p ON p.id = r.project JOIN decision d ON d.id = r.settled_by"
-            " WHERE p.source = ? AND (? IS NULL OR p.name = ?) AND d.kind <> 'reject' ORDER BY d.at, d.id",
-            (json.dumps(forms[start : start + PAGE]), source, project, project),
-        )
-        newest |= _settling(connection, dict(found.fetchall()))
+    given = {"source": source} | ({} if project is None else {"project": project})
+    for start in range(0, len(forms), rows.AT_ONCE):
+        newest |= _settled(connection, forms=forms[start : start + rows.AT_ONCE], **given)
     return {mention: newest[form] for mention, form in cleaned.items() if form in newest}
 
 
-def settled(connection: sqlite3.Connection, source: str | None, project: str | None) -> dict[str, Decision]:
-    """See `ReviewStore.settled`."""
+def settled(connection: Connection, *, source: str | None = None, project: str | None = None) -> dict[str, Decision]:
+    """Return all that was settled about strings of a source and project (None: any), as `remembered` would."""
     for what, name in (("source", source), ("project", project)):
         if name is not None:
             _check_known(connection, what, name)
-    found = connection.execute(
-        "SELECT r.cleaned, d.id FROM row r JOIN project p ON p.id = r.project JOIN decision d ON d.id = r.settled_by"
-        " WHERE d.kind <> 'reject' AND r.cleaned <> '' AND (? IS NULL OR p.source = ?) AND (? IS NULL OR p.name = ?)"
-        " ORDER BY d.at, d.id",
-        (source, source, project, project),
-    )
-    return _settling(connection, dict(found.fetchall()))
+    given = {what: name for what, name in (("source", source), ("project", project)) if name is not None}
+    return _settled(connection, **given)
 
 
-def _settling(connection: sqlite3.Connection, by_form: dict[str, int]) -> dict[str, Decision]:
-    """Return the decisions of these ids that settle rows, with the comments of all that count there."""
+def _settled(connection: Connection, **given: Any) -> dict[str, Decision]:  # noqa: ANN401 - texts, or forms
+    """Return the decisions that settle forms, the newest of each, with the comments of all that count for its row."""
+    found = run(connection, settling(*given), **given)
+    last = {form: (id, row) for form, id, row in found}
     by_row: dict[int, list[Decision]] = defaultdict(list)
-    of_rows = (
-        "JOIN in_force f ON f.decision = d.id"
-        " WHERE f.row IN (SELECT s.row FROM json_each(?) i JOIN decision s ON s.id = i.value)"
-    )
-    for one in deciding.select(connection, of_rows, json.dumps(sorted(by_form.values())), forgotten={}):
+    for one in deciding.in_force(connection, sorted({row for _, row in last.values()})):
         by_row[one.row].append(one)
-    by_id = {one.id: deciding.with_comments(one, some) for some in by_row.values() for one in some}
-    return {form: by_id[id] for form, id in by_form.items()}
+    by_id = {one.id: rules.with_comments(one, some) for some in by_row.values() for one in some}
+    return {form: by_id[id] for form, (id, _) in last.items()}
 
 
-def mappings(
-    connection: sqlite3.Connection, project_id: int, project: Project, settled_only: bool
-) -> Iterator[Mapping]:
+def mappings(connection: Connection, project_id: int, project: Project, settled_only: bool) -> Iterator[Mapping]:
     """See `ReviewStore.mappings`."""
     return map(mapping, queueing.every(connection, project_id, project, "decided" if settled_only else "all"))
 
@@ -92,7 +102,7 @@ def mapping(standing: Standing) -> Mapping:
         status="unreviewed",
         reviewer=None,
         reviewed_at=None,
-        comment=deciding.comments(standing.decisions) or None,
+        comment=rules.comments(standing.decisions) or None,
     )
     if standing.state == "disagreed":
         return replace(
@@ -104,7 +114,7 @@ def mapping(standing: Standing) -> Mapping:
     if standing.state == "open":
         return plain
     flags = (decision for decision in standing.decisions if decision.kind == "flag")
-    by = deciding.with_comments(deciding.settle(standing.decisions)[1] or next(flags), standing.decisions)
+    by = rules.with_comments(rules.settle(standing.decisions)[1] or next(flags), standing.decisions)
     signed = replace(plain, reviewer=by.reviewer, reviewed_at=by.at or None, comment=by.comment or None)
     if standing.state == "flagged":
         return replace(signed, decision=None, status="flagged")
@@ -138,23 +148,22 @@ def _bare(row: ReviewRow) -> Mapping:
     return bare(row.number, row.code or None, row.mention, frequency=row.frequency)
 
 
-_OF = {
-    "source": "d.project IN (SELECT id FROM project WHERE source = ?)",
-    "project": "d.project IN (SELECT id FROM project WHERE name = ?)",
-    "reviewer": "d.reviewer = ?",
-}
+_KEYS: Dictionary[str, Any] = {"source": _project.source, "project": _project.name, "reviewer": _decision.reviewer}
 
 
-def set_forgotten(
-    connection: sqlite3.Connection,
-    source: str | None,
-    project: str | None,
-    reviewer: str | None,
-    by: str,
+def forget(
+    connection: Connection,
     *,
-    forgotten: bool,
+    source: str | None = None,
+    project: str | None = None,
+    reviewer: str | None = None,
+    by: str,
+    forgotten: bool = True,
 ) -> int:
-    """See `ReviewStore.forget` and `restore`."""
+    """Remove the influence of all decisions so far of one source, project or reviewer; return how many.
+
+    They stay in the history, as forgotten; later decisions count. `by` says who asks for it.
+    """
     named = {"source": source, "project": project, "reviewer": reviewer}
     given = [(what, name) for what, name in named.items() if name is not None]
     if len(given) != 1:
@@ -163,38 +172,40 @@ def set_forgotten(
         raise InputError("must not be empty", field="by")
     ((what, name),) = given
     _check_known(connection, what, name)
-    upto = connection.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0] if forgotten else 0
     before = _forgotten(connection, what, name)
-    connection.execute(
-        "INSERT INTO forgetting (what, name, upto, reviewer, at) VALUES (?, ?, ?, ?, ?)",
-        (what, name, upto, by, rows.now()),
-    )
+    note(connection, what, name, connection.execute(deciding.NEWEST).scalar_one() if forgotten else 0, by)
     after = _forgotten(connection, what, name)
     deciding.refresh(connection, {row for id, row in before ^ after})
     return len(before ^ after)
 
 
-def _forgotten(connection: sqlite3.Connection, what: str, name: str) -> set[tuple[int, int]]:
+def note(connection: Connection, what: str, name: str, upto: int, by: str) -> None:
+    """Note that what was decided, up to a number, counts no more or is gone, and who asked for it."""
+    said = {"what": what, "name": name, "upto": upto, "reviewer": by, "at": rules.now()}
+    connection.execute(insert(tables.forgetting), said)
+
+
+def _forgotten(connection: Connection, what: str, name: str) -> set[tuple[int, int]]:
     """Return id and row of the decisions of a source, project or reviewer that are forgotten, for whichever reason."""
-    found = deciding.select(connection, f"WHERE {_OF[what]} AND d.kind <> 'undo' AND {deciding.NOT_UNDONE}", name)
+    found = deciding.read(connection, deciding.ALL.where(_KEYS[what] == name, deciding.STANDING))
     return {(one.id, one.row) for one in found if one.forgotten}
 
 
-def _check_known(connection: sqlite3.Connection, what: str, name: str) -> None:
-    table, column = (
-        ("decision", "reviewer") if what == "reviewer" else ("project", "name" if what == "project" else what)
-    )
-    known = [one for (one,) in connection.execute(f"SELECT DISTINCT {column} FROM {table}")]
+def _check_known(connection: Connection, what: str, name: str) -> None:
+    known = connection.execute(select(_KEYS[what]).distinct()).scalars().all()
     if name not in known:
         raise Unknown(registry.unknown(what, name, known))
 
 
-_FOUND = """
-SELECT p.name, p.source, r.id, r.code, r.mention, d.concept_id, d.concept_name, d.relation
-FROM project p CROSS JOIN row r ON r.project = p.id JOIN decision d ON d.id = r.settled_by
-WHERE d.kind <> 'reject' AND """
-# To wait for another program that is writing.
-SECONDS = 10.0
+_FINAL = (
+    select(_project.name, _project.source, _row.code, _row.mention, tables.detail.c.candidates)
+    .add_columns(_decision.concept_id, _decision.concept_name, _decision.relation)
+    .join_from(tables.row, tables.project, _project.id == _row.project)
+    .join(tables.decision, _decision.id == _row.settled_by)
+    .join(tables.detail, tables.detail.c.row == _row.id)
+    .where(_decision.kind != "reject")
+    .order_by(_project.id, *tables.TIES)
+)
 
 
 class FinalMapping(NamedTuple):
@@ -212,37 +223,37 @@ class FinalMapping(NamedTuple):
 
 
 class FinalMappings:
-    """Looks up in the file of a store, which sees every decision as soon as it is stored."""
+    """Looks up in a store, and sees every decision as soon as it is stored."""
 
-    def __init__(self, path: Path) -> None:
-        self._connections = Connections(path, SECONDS)
-
-    def close(self) -> None:
-        self._connections.close()
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def by_code(self, code: str) -> list[FinalMapping]:
         """Return what a code means, in all projects; a row without a code is found by its string."""
         if not code:
             return []
-        with self._connections.reading() as connection:
-            coded = connection.execute(f"{_FOUND} r.code = ? ORDER BY p.id, r.number, r.id", (code,)).fetchall()
-            uncoded = connection.execute(
-                f"{_FOUND} r.code = '' AND r.mention = ? ORDER BY p.id, r.number, r.id", (code,)
-            ).fetchall()
-            return [_settled(connection, values) for values in (*coded, *uncoded)]
+        with self._database.reading() as connection:
+            of_code = [_row.code == code], [_row.code == "", _row.cleaned == clean(code), _row.mention == code]
+            return [_final(*values) for asked in of_code for values in connection.execute(_FINAL.where(*asked))]
 
     def by_concept(self, wanted: Callable[[str], bool]) -> list[FinalMapping]:
         """Return the rows, in all projects, that mean a concept whose id (or one of its ids) is wanted."""
-        with self._connections.reading() as connection:
-            found = connection.execute(f"{_FOUND} d.concept_id IS NOT NULL ORDER BY p.id, r.number, r.id")
-            kept = [values for values in found if any(map(wanted, values[5].split("|")))]
-            return [_settled(connection, values) for values in kept]
+        with self._database.reading() as connection:
+            found = connection.execute(_FINAL.where(_decision.concept_id.is_not(None)))
+            return [_final(*values) for values in found if any(map(wanted, values.concept_id.split("|")))]
 
 
-def _settled(connection: sqlite3.Connection, values: tuple[Any, ...]) -> FinalMapping:
-    project, source, row, code, mention, concept_id, name, relation = values
-    (known,) = connection.execute("SELECT candidates FROM detail WHERE row = ?", (row,)).fetchone()
-    candidates = candidates_of(known)
+def _final(
+    project: str,
+    source: str,
+    code: str,
+    mention: str,
+    known: str,
+    concept_id: str | None,
+    name: str | None,
+    relation: str | None,
+) -> FinalMapping:
+    candidates = rows.candidates_of(known)
     if concept_id is not None and name is None:
         names = (candidate.get("concept_name") for candidate in candidates if candidate.get("concept_id") == concept_id)
         name = next(names, None)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import math
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, get_args
+from typing import Any, Literal, get_args
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
-from alphita.review import deciding, rows
-from alphita.review.database import Unknown
+from alphita.review import deciding, rows, rules, tables
+from alphita.review.database import run
 from alphita.review.records import (
     FINAL,
     Bulk,
@@ -26,134 +28,143 @@ from alphita.review.records import (
     ReviewRow,
     Standing,
     State,
+    Unknown,
 )
+from alphita.review.tables import ORDERS, STRINGS, among, found_in
 
-# Each is an index of the table of rows.
-ORDERS: dict[str, str] = {
-    "risk": "r.risk DESC, r.number, r.id",
-    "frequency": "r.frequency DESC, r.number, r.id",
-    "confidence": "r.confidence, r.number, r.id",
-    "row": "r.number, r.id",
-    "learning": "r.learning DESC, r.risk DESC, r.number, r.id",
-}
-# Rows loaded together.
-AT_ONCE = 1_000
-_FINAL = ", ".join(f"'{kind}'" for kind in FINAL)
+Part = Literal["count", "all", "first", "skipped", "sure"]
+_row, _in_force, _decision = tables.row.c, tables.in_force.c, tables.decision.c
 # How a row stands for a reviewer who sees only their own decisions (`mine`) and the adjudication (`last`).
-_OWN_STATE = (
-    f"CASE WHEN last.kind IS NOT NULL OR mine.kind IN ({_FINAL}) THEN 'decided'"
-    " WHEN mine.kind = 'flag' THEN 'flagged' ELSE 'open' END"
-)
+_mine, _last = (tables.in_force.alias(name) for name in ("mine", "last"))
+_IS_DECIDED = _last.c.kind.is_not(None) | sa.or_(*(_mine.c.kind == kind for kind in FINAL))
+_OWN_STATE = sa.case((_IS_DECIDED, "decided"), (_mine.c.kind == "flag", "flagged"), else_="open")
+_IS_SKIPPED = _mine.c.kind == "skip"
+_IS_FIRST = _mine.c.kind.is_distinct_from("skip")
+
+
+_SCORED = sa.update(tables.row).where(_row.id == bindparam("of"))
 
 
 def page(
-    connection: sqlite3.Connection,
-    project_name: str,
+    connection: Connection,
+    project: str,
     *,
-    reviewer: str | None,
-    order: Order,
-    state: State,
-    search: str,
-    types: Collection[str],
-    limit: int,
-    offset: int,
+    reviewer: str | None = None,
+    order: Order = "risk",
+    state: State = "open",
+    search: str = "",
+    types: Collection[str] = (),
+    limit: int = 100,
+    offset: int = 0,
 ) -> tuple[int, list[Standing]]:
-    """See `ReviewStore.queue`."""
+    """Return how many rows there are to look at, and a page of them.
+
+    Args:
+        reviewer: who asks (see `standing`); rows that they skipped come last.
+        order: "risk", "frequency": greatest first; "confidence": smallest first; "row": input order; "learning":
+            by `set_learning`, then risk. Ties as in the input.
+        search: a part of mention, code, context or the answer's id or name, in any case.
+        types: any of these semantic types of the answer; none: all.
+        offset: rows before the page; use `every` to see all.
+
+    Raises:
+        UsageError: an unknown order or state, or a negative limit or offset.
+    """
     if order not in ORDERS:
         raise UsageError(registry.unknown("order", order, ORDERS))
     if limit < 0 or offset < 0:
         raise UsageError(f"limit and offset must not be negative: {limit}, {offset}")
-    project_id, project = rows.project(connection, project_name)
-    limit, offset = min(limit, rows.LARGEST), min(offset, rows.LARGEST)
-    parts = selection(project_id, project, reviewer, state, search, types)
-    ids: list[int] = []
+    project_id, facts = rows.numbered(connection, project)
+    offset = min(offset, rules.LARGEST)
+    given, values = selection(project_id, facts, reviewer, state, search, types)
+
+    def ids_of(part: Part, limit: int, offset: int) -> list[int]:
+        found = run(connection, statement(given, part, order), limit=min(limit, rules.LARGEST), offset=offset, **values)
+        return [id for (id,) in found]
+
+    total, n_first = run(connection, statement(given, "count", order), **values).fetchone()
     # What was skipped is looked at later.
     if reviewer is None or state != "open":
-        total = connection.execute(f"SELECT count(*) {parts[0]}", parts[1]).fetchone()[0]
-        ids = _ids(connection, parts, ORDERS[order], limit, offset)
+        ids = ids_of("all", limit, offset)
     else:
-        counts = f"SELECT count(*), coalesce(sum(mine.kind IS NOT 'skip'), 0) {parts[0]}"
-        total, n_first = connection.execute(counts, parts[1]).fetchone()
-        if offset < n_first:
-            ids = _ids(connection, _and(parts, "mine.kind IS NOT 'skip'"), ORDERS[order], limit, offset)
+        ids = ids_of("first", limit, offset) if offset < n_first else []
         if len(ids) < limit and n_first < total:
-            later = _and(parts, "mine.kind = 'skip'")
-            ids += _ids(connection, later, "mine.decision", limit - len(ids), max(0, offset - n_first))
-    return total, standings(connection, rows.load(connection, ids), project, reviewer)
+            ids += ids_of("skipped", limit - len(ids), max(0, offset - n_first))
+    return total, standings(connection, rows.load(connection, ids), facts, reviewer)
 
 
-def every(connection: sqlite3.Connection, project_id: int, project: Project, state: State) -> Iterator[Standing]:
+def _ids(
+    connection: Connection, chosen: tuple[frozenset[str], dict[str, Any]], threshold: float | None = None
+) -> list[int]:
+    """Return rows as in the input, all or those that are sure enough."""
+    part: Part = "all" if threshold is None else "sure"
+    asked = statement(chosen[0], part, "row")
+    values = chosen[1] | ({} if threshold is None else {"threshold": threshold})
+    return [id for (id,) in run(connection, asked, limit=rules.LARGEST, offset=0, **values)]
+
+
+def every(connection: Connection, project_id: int, project: Project, state: State) -> Iterator[Standing]:
     """See `ReviewStore.every`."""
-    parts = selection(project_id, project, None, state, "", ())
-    ids = _ids(connection, parts, ORDERS["row"], rows.LARGEST, 0)
-    for start in range(0, len(ids), AT_ONCE):
-        yield from standings(connection, rows.load(connection, ids[start : start + AT_ONCE]), project, None)
+    ids = _ids(connection, selection(project_id, project, None, state, "", ()))
+    for start in range(0, len(ids), rows.AT_ONCE):
+        some = rows.load(connection, ids[start : start + rows.AT_ONCE])
+        yield from standings(connection, some, project, None)
 
 
-def queued_rows(connection: sqlite3.Connection, project_name: str) -> list[QueuedRow]:
-    """See `ReviewStore.queued_rows`."""
-    found = connection.execute(
-        "SELECT r.id, r.mention, r.frequency, r.confidence, r.settled_by IS NOT NULL FROM row r"
-        f" WHERE r.project = ? ORDER BY {ORDERS['row']}",
-        (rows.project(connection, project_name)[0],),
-    )
-    return [
-        QueuedRow(row, mention, frequency, confidence, bool(settled))
-        for row, mention, frequency, confidence, settled in found
-    ]
+def queued_rows(connection: Connection, project: str) -> list[QueuedRow]:
+    """Return what decides when each row is asked, in the order of the input."""
+    said = (_row.id, _row.mention, _row.frequency, _row.confidence, _row.settled_by)
+    asked = select(*said).where(_row.project == rows.numbered(connection, project)[0]).order_by(*ORDERS["row"])
+    return [QueuedRow(*values[:-1], values[-1] is not None) for values in connection.execute(asked)]
 
 
-def open_rows(
-    connection: sqlite3.Connection,
-    project_id: int,
-    project: Project,
-    reviewer: str,
-    threshold: float,
-    types: Collection[str],
+def _open_rows(
+    connection: Connection, project_id: int, project: Project, reviewer: str, threshold: float, types: Collection[str]
 ) -> list[ReviewRow]:
     """Return the rows open for a reviewer whose answer is sure enough, as in the input."""
-    parts = _and(selection(project_id, project, reviewer, "open", "", types), "r.confidence >= ?", threshold)
-    return rows.load(connection, _ids(connection, parts, ORDERS["row"], rows.LARGEST, 0))
+    return rows.load(
+        connection, _ids(connection, selection(project_id, project, reviewer, "open", "", types), threshold)
+    )
 
 
-def preview_bulk(
-    connection: sqlite3.Connection, project_name: str, reviewer: str, threshold: float, types: Collection[str]
-) -> Bulk:
-    """Return what `accept` would do."""
-    project_id, project = rows.project(connection, project_name)
-    _check(threshold)
-    return _sum(open_rows(connection, project_id, project, reviewer, threshold, types))
-
-
-def accept_bulk(
-    connection: sqlite3.Connection, project_name: str, reviewer: str, uid: str, threshold: float, types: Collection[str]
+def bulk(
+    connection: Connection,
+    project: str,
+    reviewer: str,
+    uid: str,
+    *,
+    threshold: float,
+    types: Collection[str] = (),
+    preview: bool = False,
 ) -> Bulk:
     """See `ReviewStore.bulk`."""
-    project_id, project = rows.project(connection, project_name)
-    deciding.check_actor(reviewer, uid)
-    _check(threshold)
+    project_id, facts = rows.numbered(connection, project)
+    if not 0.0 <= threshold <= 1.0:
+        raise InputError("must be between 0 and 1", field="threshold", value=threshold)
+    if preview:
+        return _sum(_open_rows(connection, project_id, facts, reviewer, threshold, types))
+    rules.check_actor(reviewer, uid)
     request = {"threshold": float(threshold), "types": sorted(types)}
     if deciding.is_done(connection, uid, "bulk", project_id, reviewer, request):
-        done = tuple(deciding.select(connection, "WHERE d.bulk = ? AND d.bulk <> '' ORDER BY d.id", uid))
+        done = tuple(deciding.read(connection, deciding.OF_BULK, bulk=uid))
         frequency = {row.id: row.frequency for row in rows.load(connection, [one.row for one in done])}
         wrong = sum(1.0 - (one.confidence or 0.0) for one in done)
         return Bulk(len(done), sum(frequency[one.row] for one in done), wrong, done)
-    found = open_rows(connection, project_id, project, reviewer, threshold, types)
-    made = tuple(
-        deciding.insert(connection, project_id, deciding.fill(_accepted(row, reviewer, uid), row, project))
-        for row in found
-    )
+    found = _open_rows(connection, project_id, facts, reviewer, threshold, types)
+    at = rules.now()
+    accepted = [deciding.fill(_accepted(row, reviewer, uid, at), row, facts) for row in found]
+    made = tuple(deciding.add(connection, project_id, accepted))
     deciding.refresh(connection, [row.id for row in found])
     deciding.note(connection, uid, "bulk", project_id, reviewer, request)
     return replace(_sum(found), decisions=made)
 
 
-def _accepted(row: ReviewRow, reviewer: str, uid: str) -> Decision:
+def _accepted(row: ReviewRow, reviewer: str, uid: str, at: str) -> Decision:
     answer = row.candidates[0]
     by = f"{uid}#{row.id}", row.project, row.id, reviewer
     if answer.concept_id is None:
-        return Decision(*by, "nil", bulk=uid)
-    return Decision(*by, "accept", answer.concept_id, answer.relation or "exact", bulk=uid)
+        return Decision(*by, "nil", at=at, bulk=uid)
+    return Decision(*by, "accept", answer.concept_id, answer.relation or "exact", at=at, bulk=uid)
 
 
 def _sum(found: Sequence[ReviewRow]) -> Bulk:
@@ -161,60 +172,93 @@ def _sum(found: Sequence[ReviewRow]) -> Bulk:
     return Bulk(len(found), sum(row.frequency for row in found), wrong)
 
 
-def _check(threshold: float) -> None:
-    if not 0.0 <= threshold <= 1.0:
-        raise InputError("must be between 0 and 1", field="threshold", value=threshold)
-
-
-def set_learning(connection: sqlite3.Connection, project_name: str, scores: Mapping[int, float]) -> None:
-    """See `ReviewStore.set_learning`."""
-    project_id, _ = rows.project(connection, project_name)
-    connection.execute("UPDATE row SET learning = NULL WHERE project = ?", (project_id,))
+def set_learning(connection: Connection, project: str, scores: Mapping[int, float]) -> None:
+    """Set the order "learning": a score for each row id, the greatest is asked first; rows left out come last."""
+    project_id, _ = rows.numbered(connection, project)
+    connection.execute(sa.update(tables.row).where(_row.project == project_id), {"learning": None})
+    known = set(connection.execute(select(_row.id).where(_row.project == project_id)).scalars())
     for id, score in scores.items():
         if not math.isfinite(score):
             raise InputError("not a number", line=id, field="score", value=score)
-        changed = connection.execute(
-            "UPDATE row SET learning = ? WHERE id = ? AND project = ?", (score, id, project_id)
-        )
-        if not changed.rowcount:
+        if not -rules.LARGEST <= id <= rules.LARGEST:
+            raise InputError("a number is out of range")
+        if id not in known:
             raise Unknown(f"unknown row {id} of this project")
+    if scores:
+        run(connection, _SCORED, *({"of": id, "learning": score} for id, score in scores.items()))
 
 
 def selection(
     project_id: int, project: Project, reviewer: str | None, state: State, search: str, types: Collection[str]
-) -> tuple[str, list[Any]]:
-    """Return the clauses from FROM on that choose rows `r`, and their parameters."""
+) -> tuple[frozenset[str], dict[str, Any]]:
+    """Return by what rows are asked (`statement`), and by which values."""
     if state not in get_args(State):
         raise UsageError(registry.unknown("state", state, get_args(State)))
-    text = "FROM row r"
-    values: list[Any] = []
-    if reviewer is not None:
-        text += (
-            " LEFT JOIN in_force mine ON mine.row = r.id AND mine.slot = ?"
-            " LEFT JOIN in_force last ON last.row = r.id AND last.slot = ''"
-        )
-        values.append(reviewer)
-    text += " WHERE r.project = ?"
-    values.append(project_id)
-    parts = (text, values)
-    if state != "all":
-        parts = _and(parts, f"{_OWN_STATE if project.blind and reviewer is not None else 'r.state'} = ?", state)
-    if search:
-        parts = _and(parts, "instr(r.searched, ?) > 0", rows.fold(search))
-    if types:
-        among = "EXISTS (SELECT 1 FROM row_type t WHERE t.row = r.id AND t.type IN (SELECT value FROM json_each(?)))"
-        parts = _and(parts, among, json.dumps(sorted(types)))
-    return parts
+    is_own = project.blind and reviewer is not None and state != "all"
+    values: dict[str, Any] = {"in_project": project_id}
+    values |= {} if reviewer is None else {"reviewer": reviewer}
+    values |= {} if state == "all" else {"state": state}
+    values |= {"search": rows.fold(search)} if search else {}
+    values |= {"types": sorted(types)} if types else {}
+    return frozenset([*values, *(["own"] if is_own else [])]), values
 
 
-def standing(connection: sqlite3.Connection, id: int, reviewer: str | None) -> Standing:
-    """See `ReviewStore.standing`."""
-    row = rows.load(connection, [id])
-    return standings(connection, row, rows.project(connection, row[0].project)[1], reviewer)[0]
+@functools.cache
+def statement(given: frozenset[str], part: Part, order: Order) -> Select[Any]:
+    """Return what selects ids of rows, or counts all and those that were not skipped.
+
+    Args:
+        given: by what they are asked: reviewer, state (as "own" only their own decisions make it), search, types.
+    """
+    joined: sa.FromClause = tables.row
+    for slot, name in ((_mine, bindparam("reviewer")), (_last, sa.literal(""))) if "reviewer" in given else ():
+        joined = joined.outerjoin(slot, sa.and_(slot.c.row == _row.id, slot.c.slot == name))
+    found: Select[Any] = select(_row.id).select_from(joined).where(_row.project == bindparam("in_project"))
+    if "state" in given:
+        found = found.where((_OWN_STATE if "own" in given else _row.state) == bindparam("state"))
+    if "search" in given:
+        found = found.where(found_in(_row.searched, bindparam("search")) > 0)
+    if "types" in given:
+        of_type = sa.exists().where(tables.row_type.c.row == _row.id)
+        found = found.where(of_type.where(among(tables.row_type.c.type, "types", STRINGS)))
+    if part == "count":
+        first = func.sum(sa.case((_IS_FIRST, 1), else_=0)) if "reviewer" in given else func.count()
+        counts: list[Any] = [func.count(), func.coalesce(first, 0)]
+        return found.with_only_columns(*counts, maintain_column_froms=True)
+    narrower = {"first": _IS_FIRST, "skipped": _IS_SKIPPED, "sure": _row.confidence >= bindparam("threshold")}
+    if part != "all":
+        found = found.where(narrower[part])
+    keys = (_mine.c.decision,) if part == "skipped" else ORDERS[order]
+    return (
+        found.order_by(*keys)
+        .limit(bindparam("limit", type_=sa.BigInteger))
+        .offset(bindparam("offset", type_=sa.BigInteger))
+    )
+
+
+def standing(connection: Connection, id: int, *, reviewer: str | None = None) -> Standing:
+    """Return how a row stands for a reviewer; None sees all.
+
+    In a blind project they see only their own decisions until the row is adjudicated.
+    """
+    _, project, row = rows.with_project(connection, id)
+    return standings(connection, [row], project, reviewer)[0]
+
+
+def disagreements(connection: Connection, project: str, *, reviewer: str | None = None) -> list[Standing]:
+    """Return the rows to adjudicate, greatest risk first; in a blind project those the reviewer has decided."""
+    found = page(connection, project, state="disagreed", limit=rules.LARGEST)[1]
+    if reviewer is None or not rows.project(connection, project).blind:
+        return found
+
+    def is_theirs(one: Standing) -> bool:
+        return any(decision.reviewer == reviewer and decision.kind in FINAL for decision in one.decisions)
+
+    return [one for one in found if is_theirs(one)]
 
 
 def standings(
-    connection: sqlite3.Connection, some: Sequence[ReviewRow], project: Project, reviewer: str | None
+    connection: Connection, some: Sequence[ReviewRow], project: Project, reviewer: str | None
 ) -> list[Standing]:
     """Return how rows of one project stand for who asks."""
     in_force: dict[int, list[Decision]] = defaultdict(list)
@@ -229,37 +273,23 @@ def _standing(row: ReviewRow, decisions: list[Decision], project: Project, revie
     if project.blind and reviewer is not None and not last:
         own = [one for one in own if one.reviewer == reviewer]
     shown = (*sorted(own, key=lambda one: -one.id), *last)
-    state, by = deciding.settle(shown)
+    state, by = rules.settle(shown)
     return Standing(row, shown, state, by.concept_id if by else None, by is not None)
 
 
-def _and(parts: tuple[str, list[Any]], condition: str, *values: object) -> tuple[str, list[Any]]:
-    return f"{parts[0]} AND {condition}", [*parts[1], *values]
-
-
-def _ids(
-    connection: sqlite3.Connection, parts: tuple[str, list[Any]], order: str, limit: int, offset: int
-) -> list[int]:
-    found = connection.execute(f"SELECT r.id {parts[0]} ORDER BY {order} LIMIT ? OFFSET ?", (*parts[1], limit, offset))
-    return [id for (id,) in found]
-
-
-def progress(connection: sqlite3.Connection, project_name: str) -> Progress:
-    """See `ReviewStore.progress`."""
-    project_id, _ = rows.project(connection, project_name)
-    by_state = {
-        state: (n, occurrences)
-        for state, n, occurrences in connection.execute(
-            "SELECT state, count(*), sum(frequency) FROM row WHERE project = ? GROUP BY state", (project_id,)
-        )
-    }
+def progress(connection: Connection, project: str) -> Progress:
+    """Return how far a project is, and how well its reviewers agree."""
+    project_id, _ = rows.numbered(connection, project)
+    of_project = _row.project == project_id
+    counted = select(_row.state, func.count(), func.sum(_row.frequency)).where(of_project).group_by(_row.state)
+    by_state = {state: (n, int(occurrences)) for state, n, occurrences in connection.execute(counted)}
     by_kind: Counter[str] = Counter()
     by_reviewer: Counter[str] = Counter()
     said: dict[int, dict[str, str]] = defaultdict(dict)
+    asked = select(_in_force.row, _decision.reviewer, _in_force.kind, _in_force.meaning).where(of_project)
+    asked = asked.join_from(tables.row, tables.in_force, _in_force.row == _row.id)
     for row, reviewer, kind, meaning in connection.execute(
-        "SELECT f.row, d.reviewer, f.kind, f.meaning FROM row r CROSS JOIN in_force f ON f.row = r.id"
-        " JOIN decision d ON d.id = f.decision WHERE r.project = ?",
-        (project_id,),
+        asked.join(tables.decision, _decision.id == _in_force.decision)
     ):
         by_kind[kind] += 1
         by_reviewer[reviewer] += 1
@@ -267,9 +297,7 @@ def progress(connection: sqlite3.Connection, project_name: str) -> Progress:
             said[row][reviewer] = meaning
     compared = [of_row for of_row in said.values() if len(of_row) > 1]
     pair, both = _pair(compared)
-    disagreed = connection.execute(
-        "SELECT id FROM row WHERE project = ? AND state = 'disagreed' ORDER BY number, id", (project_id,)
-    )
+    disagreed = select(_row.id).where(of_project, _row.state == "disagreed").order_by(*ORDERS["row"])
     decided, decided_occurrences = by_state.get("decided", (0, 0))
     return Progress(
         rows=sum(n for n, _ in by_state.values()),
@@ -280,9 +308,9 @@ def progress(connection: sqlite3.Connection, project_name: str) -> Progress:
         by_reviewer=dict(sorted(by_reviewer.items())),
         compared=len(compared),
         agreed=sum(len(set(of_row.values())) == 1 for of_row in compared),
-        kappa=deciding.kappa(both),
+        kappa=rules.kappa(both),
         pair=pair,
-        disagreed=tuple(id for (id,) in disagreed),
+        disagreed=tuple(connection.execute(disagreed).scalars()),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from alphita.errors import AlphitaError, UsageError
 from alphita.mappings.record import Mapping
 
 # accept: the answer shown first. choose: another concept. nil: none fits. reject: what is shown is wrong, and the right
@@ -215,3 +216,23 @@ class Progress:
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Conflict(AlphitaError):
+    """The row was decided by the same reviewer in the meantime, in another tab, say; `newest` is that decision."""
+
+    def __init__(self, newest: Decision) -> None:
+        super().__init__(f"row {newest.row} was decided in the meantime ({newest.kind}, {newest.at}); look at it again")
+        self.newest = newest
+
+
+class Unknown(UsageError):
+    """There is no such project or row."""
+
+
+class Busy(AlphitaError):
+    """Another program is writing to the store, or its server is away; trying again may help, and counts once."""
+
+
+class NotStored(AlphitaError):
+    """The store cannot be written: the disk is full, the file read-only or damaged. Nothing of the request is kept."""

@@ -41,7 +41,7 @@ NO_TELEMETRY: Any = {
     "operation_spans": False,
     "auto_configure": False,
 }
-State = Literal["starting", "ready", "replaced", "failed", "stopping"]
+State = Literal["starting", "ready", "replaced", "failed", "stopping", "no reviews"]
 REPLACED = "the index or its calibration has changed since the server started; start the server again"
 # Seconds between two looks at the index's folder.
 LOOK = 1.0
@@ -198,7 +198,7 @@ def create(
     app.include_router(fhir.router(store, normalizer.index, settings))
     if store is not None:
         app.include_router(reviewing.memory_router(settings, store))
-    _operation(app, lifetime, normalizer, figures)
+    _operation(app, lifetime, normalizer, figures, store)
     if open_paths:
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
     return app
@@ -216,7 +216,9 @@ def reload(ring: keys.KeyRing, further: Sequence[Worker] = ()) -> None:
     logs.event("reloaded", keys=len(ring.keys))
 
 
-def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: logs.Metrics) -> None:
+def _operation(
+    app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: logs.Metrics, store: ReviewStore | None
+) -> None:
     """Add what tells of the server itself, and the pages that describe what it answers."""
 
     @app.get("/health", tags=["Operation"], response_model=Health)
@@ -228,6 +230,8 @@ def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures
     async def ready(response: Response) -> dict[str, Any]:
         """Report whether the server can answer: 200 if so, otherwise 503."""
         state = lifetime.now()
+        if state == "ready" and store is not None and not await run_in_threadpool(store.is_there):
+            state = "no reviews"
         response.status_code = 200 if state == "ready" else 503
         return {
             "status": state,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from alphita.answer.calibration_store import FOLDER
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.review import database
-from alphita.review.database import explained
+from alphita.review.tables import VERSION
 from alphita.service import keys
 from alphita.service.settings import Settings
 from alphita.terminology.store import load_terminology
@@ -43,7 +42,7 @@ class Parts:
     listen: Callable[[Settings], socket.socket]
     normalizer: Callable[[], Normalizer]
     terminology: Path | None = None
-    mappings: Path | None = None
+    mappings: str | None = None
 
 
 def check(parts: Parts) -> Iterator[Finding]:
@@ -119,22 +118,14 @@ def _terminology(path: Path | None, opened: list[Normalizer]) -> Iterator[Findin
         yield Finding("terminology", f"{path}, of which the index was built")
 
 
-def _reviews(path: Path | None) -> Iterator[Finding]:
-    if path is None:
+def _reviews(address: str | None) -> Iterator[Finding]:
+    if address is None:
         return
-    path = path.resolve()
-    if not path.exists():
-        database.check_folder(path)
-        yield Finding("reviews", f"{path} is not there yet, and will be made")
+    found = database.look(address, SECONDS)
+    if found.version is None:
+        yield Finding("reviews", f"{found.name} is not there yet, and will be made")
         return
-    with explained(path):
-        database.prepare(path, create=False, timeout=SECONDS)
-        with closing(database.connect(path, SECONDS)) as connection:
-            version = database.pragma(connection, "user_version")
-            (projects,) = connection.execute("SELECT count(*) FROM project").fetchone()
-    text = f"{path}, {projects} projects"
-    if version < database.VERSION:
-        text += (
-            f"; of version {version}, which the server brings up to {database.VERSION} when it starts: copy it before"
-        )
-    yield Finding("reviews", text, "ok" if version == database.VERSION else "note")
+    text = f"{found.name}, {found.projects} projects"
+    if found.version < VERSION:
+        text += f"; of version {found.version}, which the server brings up to {VERSION} when it starts: copy it before"
+    yield Finding("reviews", text, "ok" if found.version == VERSION else "note")

@@ -75,7 +75,7 @@ class Server:
 
     def __init__(self, release: Release, store: ReviewStore | None, index: Index) -> None:
         self.release, self.index, self._store = release, index, store
-        self._settled = FinalMappings(store.path) if store is not None else None
+        self._settled = FinalMappings(store.database) if store is not None else None
         self._started = clock.now().isoformat(timespec="seconds")
         look_up = partial(fhir_codes.look_up, index, release=release)
         validate = partial(fhir_codes.validate, index, release=release)

@@ -23,7 +23,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import Candidate, Result
 from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
-from alphita.review.database import Unknown
+from alphita.review.records import Unknown
 from alphita.service import concepts
 from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, QueueFull, tokens
 from alphita.service.concepts import EVERYTHING, Finder, Finders, FoundConcept, Narrowed

@@ -489,7 +489,7 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
     ) -> dict[str, Any]:
         """Import a file of mappings into a project, which is created if it does not exist."""
         job = Job(
-            store=str(store.path),
+            store=store.address,
             index=str(index.path.resolve()),
             content_hash=index.content_hash,
             name=name,

@@ -21,8 +21,9 @@ class TrainSpec:
     settings: tuple[str, ...] = option((), "--set", help="A setting, key=value; repeatable.")
     config: Path | None = option(None, help="TOML file with settings.")
     threads: int | None = option(None, help="Size of every thread pool; by default one thread per core.")
-    from_mappings: Path | None = option(
+    from_mappings: str | None = option(
         None,
+        metavar="STORE",
         help="Review store: accepted mentions become synonyms (in OUTPUT.terminology), wrong candidates become hard "
         "negatives if the recipe uses them; the newest fifth is held out.",
     )

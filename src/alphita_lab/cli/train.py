@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from alphita import printing, registry
 from alphita.cli._from_spec import AsJson, with_options
-from alphita.errors import UsageError, require
+from alphita.errors import UsageError, masked, require
 from alphita.progress import say
 from alphita_lab.cli._shared import SettingsCommand, plain
 from alphita_lab.cli._train_spec import TrainSpec
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Decisions:
     """A run's decisions."""
 
-    reviews: Path
+    reviews: str
     found: InTime
     base: Terminology
     encoder: str
@@ -60,7 +60,7 @@ class Decisions:
             "after": found_nearest(learned, after, self.found.held_out),
         }
         data = {
-            "reviews": self.reviews.name,
+            "reviews": Path(masked(self.reviews)).name,
             "terminology": self.base.content_hash,
             "learned": learned.content_hash,
             "model": after.content_hash,
@@ -75,7 +75,7 @@ class Decisions:
 
 
 def read_decisions(
-    reviews: Path, base: Terminology, encoder: str, out: Path, *, exclude: Split | None, threads: int | None
+    reviews: str, base: Terminology, encoder: str, out: Path, *, exclude: Split | None, threads: int | None
 ) -> Decisions:
     """Read the decisions of a store."""
     from alphita.calibrate.from_mappings import in_time
