@@ -548,7 +548,7 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
     ) -> Response:
         """Export a project as a file; headers report what the format cannot hold."""
         writer = registry.load(FORMATS, format_)
-        header = replace(said, date=day_of(said.date), target_info=targets)
+        header = replace(said, date=day_of(said.date), target_info=targets, tell=lambda _: None)
         with drafts.scratch() as folder:
             path = folder / "out"
             written = review_files.export(store, name, writer, header, path, Rejects(), settled_only=settled)
