@@ -22,7 +22,6 @@ from alphita.service.settings import WHO, Settings, is_loopback
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import NormalizerOptions
-    from alphita.service.checking import Parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +48,8 @@ class ServeSpec:
     nil_error: float | None = option(None, like=NIL_ERROR)
     given: Choice = group(Choice)
     running: Running = group(Running, panel=HOW)
+    # What --check tells of options that cannot be used.
+    wrong: tuple[str, ...] = ()
 
     def answering(self) -> NormalizerOptions:
         from alphita.answer.normalizer import NormalizerOptions
@@ -75,23 +76,21 @@ def serve(spec: ServeSpec) -> None:
         print(keys.add(settings.keys, spec.new_key, last_day))
         print(f"this key of {spec.new_key} is shown only now; {settings.keys} holds its hash", file=sys.stderr)
         return
-    _run(replace(spec, settings=usable(settings, checking=spec.check)))
+    if spec.check:
+        _check(spec)
+    else:
+        _run(replace(spec, settings=usable(settings)))
 
 
-def usable(settings: Settings, *, checking: bool = False) -> Settings:
-    """Return settings with the names of this machine, after a check of access and keys.
-
-    Args:
-        checking: keys that are over are no error.
-    """
+def usable(settings: Settings) -> Settings:
+    """Return settings with the names of this machine, after a check of access and keys."""
     from alphita.service import keys
     from alphita.service.limits import LOOPBACK_NAMES
 
     settings.check()
     if settings.keys is not None:
-        held = keys.load(settings.keys)  # an error in it is reported before anything is loaded
-        if not checking:
-            keys.usable(settings.keys, held, clock.today())
+        # An error in it is reported before anything is loaded.
+        keys.usable(settings.keys, keys.load(settings.keys), clock.today())
     names = (*LOOPBACK_NAMES, settings.host) if is_loopback(settings.host) else ()
     return replace(settings, hosts=(*names, *settings.hosts))
 
@@ -106,30 +105,11 @@ def _run(spec: ServeSpec) -> None:
     from alphita.index.sources import index_of
     from alphita.review.store import ReviewStore
     from alphita.service import app, logs, review_files
-    from alphita.service.checking import Parts, confidence
+    from alphita.service.checking import confidence
     from alphita.service.workers import Opening, Worker, contents_opened, default_processes
     from alphita.terminology.store import load_terminology
 
-    to, mappings = spec.to, spec.mappings
-
-    if spec.demo:
-        if to or mappings or spec.terminology:
-            raise UsageError("--demo brings its own terminology and store; leave those out")
-        to, mappings = review_files.DEMO_TO, review_files.DEMO_STORE
-    elif to is None:
-        raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
-    if spec.check:
-        _check(
-            Parts(
-                spec.settings,
-                listen,
-                lambda: Normalizer(index_of(to, spec.given, threads=threads), options=options),
-                spec.terminology,
-                mappings,
-            ),
-            spec.json,
-        )
-        return
+    to, mappings = _served(spec)
     listening = listen(spec.settings)
     drafts.clear_up()
     with listening:
@@ -164,14 +144,38 @@ def _run(spec: ServeSpec) -> None:
                 store.close()
 
 
-def _check(parts: Parts, as_json: bool) -> None:
-    """Print the state of each part of a server; exit with 1 if one would prevent it from serving."""
-    from alphita.service.checking import check
+def _served(spec: ServeSpec) -> tuple[str, Path | None]:
+    """Return what is answered with, and the store of reviews."""
+    from alphita.service import review_files
 
+    if spec.demo:
+        if spec.to or spec.mappings or spec.terminology:
+            raise UsageError("--demo brings its own terminology and store; leave those out")
+        return review_files.DEMO_TO, review_files.DEMO_STORE
+    if spec.to is None:
+        raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
+    return spec.to, spec.mappings
+
+
+def _check(spec: ServeSpec) -> None:
+    """Print the state of each part of a server; exit with 1 if one would prevent it from serving."""
+    from alphita import machine
+    from alphita.answer.normalizer import Normalizer
+    from alphita.index.sources import index_of
+    from alphita.service.checking import Parts, check
+    from alphita.service.review_files import DEMO_STORE
+
+    def normalizer() -> Normalizer:
+        to, _ = _served(spec)
+        threads = machine.set_threads(spec.running.threads)
+        options = replace(spec.answering(), threads=threads)
+        return Normalizer(index_of(to, spec.given, threads=threads), options=options)
+
+    mappings = DEMO_STORE if spec.demo else spec.mappings
     wrong = 0
-    for finding in check(parts):
+    for finding in check(Parts(spec.settings, listen, normalizer, spec.terminology, mappings, spec.wrong)):
         wrong += finding.state == "wrong"
-        if as_json:
+        if spec.json:
             printing.print_rows([asdict(finding)])
         else:
             print(f"{finding.state:<6} {finding.part:<12} {finding.text}", flush=True)

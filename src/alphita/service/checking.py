@@ -44,11 +44,13 @@ class Parts:
     normalizer: Callable[[], Normalizer]
     terminology: Path | None = None
     mappings: Path | None = None
+    wrong: tuple[str, ...] = ()
 
 
 def check(parts: Parts) -> Iterator[Finding]:
     """Yield what is found of each part; what is wrong with one does not keep the others from being looked at."""
     opened: list[Normalizer] = []
+    yield from (Finding("options", problem, "wrong") for problem in (*parts.wrong, *parts.settings.problems()))
 
     def index() -> Iterator[Finding]:
         opened.append(parts.normalizer())

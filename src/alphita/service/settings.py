@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -87,24 +88,30 @@ class Settings:
 
     def check(self) -> None:
         """Check that access is not open by mistake."""
-        options.check(self)
+        for problem in self.problems():
+            raise UsageError(problem)
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong."""
+        try:
+            options.check(self)
+        except UsageError as error:
+            yield str(error)
         if self.keys is not None and self.trust_user_header is not None:
-            raise UsageError("give --keys or --trust-user-header, not both")
+            yield "give --keys or --trust-user-header, not both"
         if self.access == "local" and not is_loopback(self.host):
-            raise UsageError(
+            yield (
                 f"listening on {self.host} would let other machines in, and it could not be known who they are; "
                 "give --keys FILE (make one by --new-key NAME), or --trust-user-header NAME behind a proxy"
             )
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin):
-                raise UsageError(
-                    f"{origin!r} is not the origin of a page; write it as http://127.0.0.1:3333 or https://example.org"
-                )
+                yield f"{origin!r} is not the origin of a page; write it as http://127.0.0.1:3333 or https://example.org"
         for network in self.proxies:
             try:
                 ipaddress.ip_network(network)
             except ValueError:
-                raise UsageError(f"{network!r} is not a network; write it as 10.0.0.0/8 or 10.1.2.3") from None
+                yield f"{network!r} is not a network; write it as 10.0.0.0/8 or 10.1.2.3"
 
 
 def is_loopback(host: str) -> bool:
