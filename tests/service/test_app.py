@@ -47,6 +47,7 @@ def test_health_and_readiness(normalizer):
             "model": normalizer.index.manifest["model_hash"],
             "calibrated": False,
             "assurance": None,
+            "unwritable": {},
         }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import socket
 import sys
@@ -22,6 +24,10 @@ from alphita.service.settings import WHO, Settings, is_loopback
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import NormalizerOptions
+
+
+# The number of the first socket that systemd opens.
+FIRST_OF_SYSTEMD = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +193,13 @@ def listen(settings: Settings) -> socket.socket:
     """Return a socket that listens on the address of the settings."""
     from alphita.service import limits
 
-    listening = None
+    if (listening := _of_systemd(settings)) is not None:
+        return listening
+    if settings.socket is not None:
+        try:
+            return UnixSocket(settings.socket, limits.connection_limits()[1])
+        except OSError as error:
+            raise AlphitaError(f"cannot listen on {settings.socket}: {error.strerror or error}") from None
     try:
         addresses = socket.getaddrinfo(settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = addresses[0]
@@ -204,6 +216,45 @@ def listen(settings: Settings) -> socket.socket:
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; try another --port"
         ) from None
     return listening
+
+
+class UnixSocket(socket.socket):
+    """A socket in the file system that its owner and group may use, and that goes when it is closed."""
+
+    def __init__(self, path: Path, backlog: int) -> None:
+        super().__init__(socket.AF_UNIX)
+        self.path: Path | None = None
+        if path.is_socket():
+            with socket.socket(socket.AF_UNIX) as other:
+                if other.connect_ex(str(path)) != errno.ECONNREFUSED:
+                    raise OSError(errno.EADDRINUSE, "another server listens there")
+            path.unlink()  # its server was killed
+        before = os.umask(0o117)
+        try:
+            self.bind(str(path))
+            self.listen(backlog)
+        finally:
+            os.umask(before)
+        self.path = path
+
+    def close(self) -> None:
+        """Close and remove it."""
+        super().close()
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+            self.path = None
+
+
+def _of_systemd(settings: Settings) -> socket.socket | None:
+    """Return the socket that systemd opened for this process; None: it opened none."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    given = socket.socket(fileno=FIRST_OF_SYSTEMD)
+    if (given.family == socket.AF_UNIX) != (settings.socket is not None):
+        raise UsageError("--socket must be given if systemd listens on a Unix socket, and only then")
+    if settings.socket is None:
+        replace(settings, host=given.getsockname()[0]).check()
+    return given
 
 
 def run_app(
@@ -233,8 +284,8 @@ def run_app(
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.seconds) + 1,
     )
-    host, port = listening.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    host, port = listening.getsockname()[:2] if settings.socket is None else (str(settings.socket), 0)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/" if port else f"unix:{host}"
     logs.event("listening", url=url, access=settings.access)
     print(f"serving on {url} (Ctrl+C ends it)", flush=True)
     if show:

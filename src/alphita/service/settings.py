@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -24,6 +23,7 @@ class Settings:
     """Settings of the service; the defaults suit one machine with two cores and a team of reviewers."""
 
     host: str = option("127.0.0.1", help="Address to listen on.")
+    socket: Path | None = option(None, help="Unix socket to listen on instead, for its owner and group.")
     port: int = option(8080, least=0, most=65_535, help="Port; 0: any free one.")
     hosts: tuple[str, ...] = option(
         (), "--allow-host", panel=WHO, help="Host name that clients may use for this server; repeatable."
@@ -45,7 +45,8 @@ class Settings:
         ("127.0.0.1/32", "::1/128"),
         "--proxy",
         panel=WHO,
-        help="Address or network of that proxy; this machine by default; repeatable.",
+        help="Address or network of that proxy, which also says where requests come from; this machine by default; "
+        "repeatable.",
     )
     rate: float = option(100.0, least=0, panel=HOW_MUCH, help="Requests per second per client; 0: no limit.")
     max_rows: int = option(1_000, least=1, panel=HOW_MUCH, help="Maximum mentions per request.")
@@ -80,6 +81,9 @@ class Settings:
     window_ms: float = option(
         5.0, least=0, most=100, panel=HOW, help="Milliseconds to wait for further requests of a batch."
     )
+    audit: Path | None = option(
+        None, panel=WHO, help="Append to this file who read, decided, imported and exported what: JSON lines."
+    )
     log_mentions: bool = option(False, panel=HOW, help="Log mentions, which may be patient data.")
 
     @property
@@ -88,30 +92,24 @@ class Settings:
 
     def check(self) -> None:
         """Check that access is not open by mistake."""
-        for problem in self.problems():
-            raise UsageError(problem)
-
-    def problems(self) -> Iterator[str]:
-        """Yield what is wrong."""
-        try:
-            options.check(self)
-        except UsageError as error:
-            yield str(error)
+        options.check(self)
         if self.keys is not None and self.trust_user_header is not None:
-            yield "give --keys or --trust-user-header, not both"
-        if self.access == "local" and not is_loopback(self.host):
-            yield (
+            raise UsageError("give --keys or --trust-user-header, not both")
+        if self.access == "local" and self.socket is None and not is_loopback(self.host):
+            raise UsageError(
                 f"listening on {self.host} would let other machines in, and it could not be known who they are; "
                 "give --keys FILE (make one by --new-key NAME), or --trust-user-header NAME behind a proxy"
             )
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin):
-                yield f"{origin!r} is not the origin of a page; write it as http://127.0.0.1:3333 or https://example.org"
+                raise UsageError(
+                    f"{origin!r} is not the origin of a page; write it as http://127.0.0.1:3333 or https://example.org"
+                )
         for network in self.proxies:
             try:
                 ipaddress.ip_network(network)
             except ValueError:
-                yield f"{network!r} is not a network; write it as 10.0.0.0/8 or 10.1.2.3"
+                raise UsageError(f"{network!r} is not a network; write it as 10.0.0.0/8 or 10.1.2.3") from None
 
 
 def is_loopback(host: str) -> bool:
