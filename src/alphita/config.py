@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ def resolve(
     cls: type[C], *, file: Path | None = None, sets: Iterable[str] = (), base: Mapping[str, Any] | None = None
 ) -> C:
     """Return the config that the sources agree on: `sets` over `file` over `base` over the class's defaults."""
-    given: dict[str, Any] = read_toml(file) if file is not None else {}
+    sets, given = list(sets), read_toml(file) if file is not None else {}
     for item in sets:
         key, equals, value = item.partition("=")
         if not equals:
@@ -67,9 +68,11 @@ def resolve(
         # A value of nothing but white space is meant: a tab that separates columns, say.
         given[key.strip()] = value.strip() or value
     values = dict(base or {}) | {key: _none_if_said(cls, key, value) for key, value in given.items()}
+    of_file = given.keys() - {item.partition("=")[0].strip() for item in sets}
     for key in values:
         if key not in cls.model_fields:
-            raise UsageError(unknown("option", key, cls.model_fields))
+            problem = unknown("option", key, cls.model_fields)
+            raise at_key(file, key, problem) if file and key in of_file else UsageError(problem)
     try:
         return cls(**values)
     except pydantic.ValidationError as error:
@@ -78,6 +81,8 @@ def resolve(
         if not first["loc"]:
             # A rule over several keys: pydantic's input is all of them.
             raise UsageError(f"options: {problem}") from None
+        if file and first["loc"][0] in of_file:
+            raise at_key(file, str(first["loc"][0]), problem, first["input"]) from None
         key = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"option {key!r}: {problem} (value {shorten(repr(first['input']))})") from None
 
@@ -97,8 +102,28 @@ def _written(value: object) -> str:
 
 def read_toml(file: Path) -> dict[str, Any]:
     """Return the keys of a TOML file."""
+    text = textio.read_text(file)
     try:
-        return tomllib.loads(textio.read_text(file))
+        return tomllib.loads(text)
     # Numbers of thousands of digits and arrays in thousands of arrays are errors of Python's own.
     except (ValueError, RecursionError) as error:
-        raise InputError(f"not valid TOML: {error}", file=file) from None
+        reason, _, place = str(error).removesuffix(")").partition(" (at ")
+        line = re.match(r"line (\d+), column \d+$", place)
+        number = int(line[1]) if line else text.count("\n") + 1 if place else None
+        raise InputError(f"not valid TOML: {reason}", file=file, line=number) from None
+
+
+def at_key(file: Path, key: str, problem: str, value: object = None) -> InputError:
+    """Return the error for a top-level key of a TOML file, with its line."""
+    return InputError(problem, file=file, line=_line_of(textio.read_text(file), key), field=key, value=value)
+
+
+def _line_of(text: str, key: str) -> int | None:
+    name = rf"(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')"
+    for found in re.finditer(rf"^[ \t]*(?:\[+[ \t]*)?{name}[ \t]*[=.\]]", text, re.MULTILINE):
+        try:
+            tomllib.loads(text[: found.start()])
+        except ValueError:  # within a string of several lines
+            continue
+        return text.count("\n", 0, found.start()) + 1
+    return None

@@ -15,6 +15,8 @@ import re
 from pathlib import Path
 from types import ModuleType, TracebackType
 
+from alphita.spreadsheets import Guard
+
 MAX_SHOWN = 80
 # Of a message: a file may bring names of any length to it.
 MAX_MESSAGE = 3_000
@@ -167,7 +169,7 @@ class Rejects:
         try:
             if self._file is None:
                 self._file = self._open(self.path)
-            csv.writer(self._file, style).writerow(cells)
+            csv.writer(self._file, style).writerow(Guard()(cells))
         except OSError as error:
             raise self._not_written(error) from error
 

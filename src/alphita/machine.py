@@ -186,15 +186,39 @@ def fit_addresses() -> None:
     _set_malloc({arenas: 2})
 
 
+CGROUPS = Path("/sys/fs/cgroup")
+
+
 def memory() -> int:
-    """Return the bytes of memory that are free for this process, as the system tells (4 GiB where it does not)."""
-    try:
+    """Return the bytes of memory that are free for this process: on the machine, or within its container or unit.
+
+    Where the system tells nothing, it is 4 GiB.
+    """
+    rooms = [*_rooms()]
+    with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return 4 * 2**30
+                rooms.append(int(line.split()[1]) * 1024)
+    return max(0, min(rooms, default=4 * 2**30))
+
+
+def _rooms() -> Iterator[int]:
+    """Yield what the limits of the control groups leave: of containers, of units of systemd (MemoryMax)."""
+    groups = Path("/proc/self/cgroup")
+    for line in groups.read_text().splitlines() if groups.exists() else ():
+        _, kinds, path = line.split(":", 2)
+        if kinds and "memory" not in kinds.split(","):
+            continue
+        base, names = CGROUPS, ("memory.max", "memory.current", "inactive_file")
+        if kinds:
+            base, names = CGROUPS / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        place = base / path.strip("/")
+        while place.is_relative_to(base):
+            with contextlib.suppress(OSError, ValueError):  # "max", or no such group in this container
+                most, used = (int((place / name).read_text()) for name in names[:2])
+                facts = dict(row.split() for row in (place / "memory.stat").read_text().splitlines())
+                yield most - used + int(facts.get(names[2], 0))
+            place = place.parent
 
 
 def cache_dir() -> Path:

@@ -22,6 +22,7 @@ import yaml
 from alphita import cli
 from alphita.service.limits import MAX_CONNECTIONS
 from alphita.service.logs import Metrics
+from alphita.service.usage import Usage
 from tests.cli.command import alphita
 from tests.waiting import SECONDS
 
@@ -74,10 +75,10 @@ def test_the_image_takes_with_it_what_the_wheel_is_built_from():
 def test_the_options_are_options_of_serve(text, tmp_path, capsys):
     options = {name.lstrip("-") for one in serve_options() for name in one.opts}
     assert set(tomllib.loads(text)) <= options
-    # Everything but the keys, the port and the folder /data is as on this machine.
     (tmp_path / "serve.toml").write_text(text)
-    assert alphita("serve", "--check", "--config", tmp_path / "serve.toml", "--keys", tmp_path / "none.tsv") == 1
-    assert "the keys: cannot be read" in capsys.readouterr().err
+    here = ("--keys", tmp_path / "none.tsv", "--to", tmp_path / "none.index")
+    assert alphita("serve", "--check", "--config", tmp_path / "serve.toml", *here) == 1
+    assert "the keys: cannot be read" in capsys.readouterr().out
 
 
 def serve_options():
@@ -148,6 +149,7 @@ def test_systemd_takes_the_unit(tmp_path):
 
 def test_every_figure_of_the_dashboard_is_exported():
     figures = Metrics(version="1", index="i", model="m", waiting=lambda: 0)
+    figures.add(Usage({"reviews": ROOT}, lambda: {"server": os.getpid()}))
     figures.begin()
     figures.end("/normalize", "POST", 503, 0.1, "queue_full")
     exported = set(re.findall(r"^([a-z_]+)(?:\{| )", figures.text().decode(), re.MULTILINE))

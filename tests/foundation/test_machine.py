@@ -133,3 +133,30 @@ def test_the_cache_lies_where_it_is_told(monkeypatch, alphita, xdg, expected):
         else:
             monkeypatch.setenv(name, value)
     assert machine.cache_dir() == Path(expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "files"),
+    [
+        ("0::/unit", {"unit/memory.max": 3_000, "unit/memory.current": 2_500, "unit/memory.stat": "inactive_file 100"}),
+        ("0::/unit/none", {"memory.max": 700, "memory.current": 100, "memory.stat": "anon 1", "unit/memory.max": "max"}),
+        (
+            "4:cpu,memory:/docker/x",
+            {
+                "memory/memory.limit_in_bytes": 1_000,
+                "memory/memory.usage_in_bytes": 500,
+                "memory/memory.stat": "cache 7\ntotal_inactive_file 100",
+            },
+        ),
+    ],
+)
+def test_memory_is_what_the_limit_of_a_container_or_unit_leaves(tmp_path, monkeypatch, line, files):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{content}\n")
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
+    read, exists = Path.read_text, Path.exists
+    ours = Path("/proc/self/cgroup")
+    monkeypatch.setattr(Path, "exists", lambda self: self == ours or exists(self))
+    monkeypatch.setattr(Path, "read_text", lambda self, *a, **k: f"{line}\n" if self == ours else read(self, *a, **k))
+    assert machine.memory() == 600

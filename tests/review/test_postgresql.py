@@ -135,7 +135,7 @@ def test_a_service_on_it_says_when_it_is_away_and_recovers_by_itself(server, tmp
         reviews.add_project(project("lab"), rows_of())
         wait_until(lambda: client.get("/ready").json()["status"] == "ready")
         away(is_away=True)
-        assert (client.get("/ready").status_code, client.get("/ready").json()["status"]) == (503, "no reviews")
+        assert (client.get("/ready").status_code, client.get("/ready").json()["status"]) == (503, "unwritable")
         refused = decide()
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
         assert "cannot be reached" in refused.json()["error"]["message"]

@@ -47,6 +47,7 @@ def test_health_and_readiness(normalizer):
             "model": normalizer.index.manifest["model_hash"],
             "calibrated": False,
             "assurance": None,
+            "unwritable": {},
         }
 
 
@@ -181,6 +182,8 @@ def test_figures_for_prometheus(normalizer):
     assert float(counts["alphita_batch_tokens_total"]) > 6
     assert float(counts['alphita_request_seconds_count{route="/normalize"}']) == 1
     assert "nothing-with-a-name" not in answer.text
+    assert 1e7 < float(counts['alphita_memory_bytes{kind="anonymous",process="server"}']) < 1e11
+    assert float(counts['alphita_cpu_seconds_total{process="server"}']) > 0
 
 
 def test_the_page_is_served_to_everyone_and_nothing_beside_it(normalizer, tmp_path):

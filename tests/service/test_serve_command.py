@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import sqlite3
@@ -289,16 +290,37 @@ def test_options_from_a_file_and_the_command_line_wins(said, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "problem"),
+    ("text", "problem"),
     [
-        ("prot = 8080\n", 1, "error: serve.toml: unknown option 'prot'; did you mean 'port'? choose from ["),
-        ("port = \n", 1, "not valid TOML"),
-        ("config = 'again.toml'\n", 1, "unknown option 'config'"),
-        ("queue = 0\n", 2, "--queue"),
+        ("\nprot = 8080\n", ":2: unknown option 'prot'; did you mean 'port'? choose from ["),
+        ("port = \n", ":1: not valid TOML: Invalid value"),
+        ("port = [1,\n2", ":2: not valid TOML: Unclosed array"),
+        ("config = 'again.toml'\n", ":1: unknown option 'config'"),
+        ("trust-user-header = '''x\nqueue = 1\n'''\nqueue = 0\n", ":4: Input should be greater than or equal to 1"),
+        ("rate = 'fast'\n", ":1: Input should be a valid number"),
+        ("port = true\n", ":1: must not be true or false"),
+        ("log-mentions = 'no'\n", ":1: must be true or false"),
+        ("allow-host = 'a.example'\n", ":1: must be a list"),
+        ("[server]\nport = 1\n", ":1: unknown option 'server'"),
+        ("server.port = 1\n", ":1: unknown option 'server'"),
     ],
 )
-def test_a_file_of_options_that_is_wrong(said, tmp_path, text, code, problem):
+def test_a_file_of_options_that_is_wrong_is_told_by_line_beside_the_other_parts(said, capsys, tmp_path, text, problem):
     (tmp_path / "serve.toml").write_text(text)
-    exit_code, lines = said("--config", "serve.toml")
-    assert exit_code == code
-    assert problem in " ".join(lines)
+    code, lines = said("--config", "serve.toml")
+    assert code == 1
+    assert f"serve.toml{problem}" in line(lines, "options")
+    assert line(lines, "index").startswith("ok")
+    assert alphita("serve", "--config", "serve.toml") == 1
+    assert capsys.readouterr().err.startswith(f"error: serve.toml{problem}")
+
+
+def test_options_that_are_wrong_are_told_beside_the_other_parts(index_path, capsys):
+    options = ("--port=abc", "--queue", 0, "--host", "0.0.0.0")
+    assert alphita("serve", "--check", "--json", *options) == 1
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = [(one["part"], one["text"]) for one in found if one["state"] == "wrong"]
+    wanted = ("'--port'", "'--queue'", "let other machines in", "say by --to")
+    assert all(word in text for word, (_, text) in zip(wanted, told, strict=True))
+    assert [part for part, _ in told] == ["options"] * 3 + ["index"]
+    assert alphita("serve", "--queue", 0, "--to", index_path) == 2

@@ -26,11 +26,11 @@ class Server:
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self.process, self._log = process, log
         line = process.stdout.readline()
-        assert line.startswith("serving on http://"), f"{line} {log.read_text()}"
+        assert line.startswith("serving on "), f"{line} {log.read_text()}"
         self.url = line.split()[2].rstrip("/")
 
     def log(self) -> list[dict]:
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
+        return [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
 
     def takes_no_more(self) -> bool:
         try:

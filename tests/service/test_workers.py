@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import threading
 import time
@@ -133,6 +134,8 @@ def test_the_server_takes_them_in_one_by_one_while_there_is_memory(opening, inde
         mentions = [f"headache number {number} of many" for number in range(200)]
         answers = client.post("/normalize", json={"mentions": mentions}).json()["results"]
         assert [answer["mention"] for answer in answers] == mentions
+        figures = client.get("/metrics").text
+        assert re.findall(r'anonymous",process="(.*?)"', figures) == ["server", "worker 1", "worker 2"]
     assert [each._process for each in further] == [None, None, None]
 
 

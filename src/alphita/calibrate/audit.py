@@ -18,6 +18,7 @@ from alphita.artefact import atomic_file, hash_file
 from alphita.calibrate.risk_coverage import DELTA, finite_upper_limit
 from alphita.errors import InputError
 from alphita.mappings.record import Mapping
+from alphita.spreadsheets import Guard
 
 ACCEPT = "accept"
 ANSWER = "right"
@@ -105,7 +106,7 @@ def write_audit(path: Path, sample: Sample, output: Path, *, force: bool = False
     with atomic_file(path, "w", private=True, force=force, newline="", so_far=WRITTEN) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*SHOWN, ANSWER, *TIES])
-        writer.writerows([*(getattr(mapping, name) for name in SHOWN), "", *ties] for mapping in sample.mappings)
+        writer.writerows(Guard()([*(getattr(row, name) for name in SHOWN), "", *ties]) for row in sample.mappings)
 
 
 def read_audit(path: Path | str, *, output: Path | None = None, delta: float = DELTA) -> Audit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -15,8 +15,8 @@ from typer.core import TyperCommand
 from alphita.options import REMAKE, Running, SpelledOption, from_values, options_of
 
 Options = TypeVar("Options")
-# Of a context's notes: the help is to show all.
-ALL = "alphita.help_all"
+# Of a context's notes: the help is to show all; which options of the command line were wrong.
+ALL, WRONG = "alphita.help_all", "alphita.wrong"
 SHOWN = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -29,6 +29,20 @@ class Brief(TyperCommand):
         for parameter in special:
             parameter.hidden = not ctx.meta.get(ALL, False)
         super().format_help(ctx, formatter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """Parse the command line; with --check a wrong value is kept to be told with what else is wrong."""
+        given = list(args)
+        while True:
+            try:
+                return super().parse_args(ctx, list(given))
+            except Exception as error:
+                flags = getattr(getattr(error, "param", None), "opts", ())
+                at = next((place for place, word in enumerate(given) if word.partition("=")[0] in flags), None)
+                if at is None or "--check" not in given:
+                    raise
+                ctx.meta.setdefault(WRONG, []).append(error.format_message())  # type: ignore[attr-defined]
+                del given[at : at + 1 + ("=" not in given[at])]
 
 
 def _show_all(ctx: typer.Context, is_asked: bool) -> None:
@@ -59,7 +73,12 @@ def with_options(command: Callable[[Options], None], **eager: Any) -> Callable[.
                 values[field_.name] = not values.pop(_typed(field_), False)
             elif _repeats(field_) and (typed := values.pop(field_.name, None)):
                 values[field_.name] = tuple(typed)
-        command(from_values(of, values))
+        spec = from_values(of, values)
+        if wrong := values.get("config") if "config" in eager else None:
+            if not getattr(spec, "check", False):
+                raise wrong[0]
+            spec = replace(spec, wrong=tuple(map(str, wrong)))
+        command(spec)
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -118,25 +137,48 @@ AsJson = Annotated[bool, typer.Option("--json", help=JSON)]
 Force = Annotated[bool, typer.Option("--force", help=REMAKE.help)]
 
 
-def _read(ctx: typer.Context, path: Path | None) -> Path | None:
-    """Take the file's values as the options' defaults, so that the command line wins over them."""
+def _read(ctx: typer.Context, path: Path | None) -> list[Any]:
+    """Take the file's values as the options' defaults, which the command line wins over; return what is wrong."""
+    wrong: list[Any] = list(ctx.meta.get(WRONG, ()))
     if path is None or ctx.resilient_parsing:
-        return path
-    from alphita.config import read_toml
+        return wrong
+    from alphita.config import at_key, read_toml
     from alphita.errors import InputError
     from alphita.registry import unknown
 
     options: dict[str, Any] = {}
     for parameter in ctx.command.params:
         if parameter.param_type_name == "option" and not parameter.is_eager:
-            options |= dict.fromkeys((flag.lstrip("-") for flag in parameter.opts if flag[:2] == "--"), parameter.name)
+            options |= dict.fromkeys((flag.lstrip("-") for flag in parameter.opts if flag[:2] == "--"), parameter)
     values = {}
-    for key, value in read_toml(path).items():
+    try:
+        table = read_toml(path)
+    except InputError as error:
+        return [*wrong, error]
+    for key, value in table.items():
         if key not in options:
-            raise InputError(unknown("option", key, options), file=path, field=key)
-        values[options[key]] = value
+            wrong.append(at_key(path, key, unknown("option", key, options)))
+        elif (problem := _problem(ctx, options[key], value)) is not None:
+            wrong.append(at_key(path, key, problem, value))
+        else:
+            values[options[key].name] = value
     ctx.default_map = {**(ctx.default_map or {}), **values}
-    return path
+    return wrong
+
+
+def _problem(ctx: typer.Context, option: Any, value: object) -> str | None:  # noqa: ANN401
+    """Return why an option cannot have a value of a file; None if it can."""
+    if isinstance(value, list) != option.multiple or isinstance(value, dict):
+        return 'must be a list, as in ["…"]' if option.multiple else "must be one value"
+    if isinstance(value, bool) != getattr(option, "is_flag", False):
+        return "must be true or false" if option.is_flag else "must not be true or false"
+    try:
+        option.process_value(ctx, value)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        return str(error.message)  # type: ignore[attr-defined]
+    return None
 
 
 ConfigFile = Annotated[

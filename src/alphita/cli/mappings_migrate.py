@@ -16,6 +16,7 @@ from alphita.cli._from_spec import Threads
 from alphita.errors import InputError, UsageError
 from alphita.jobs.spec import Concepts
 from alphita.mappings.record import JOINT
+from alphita.spreadsheets import Guard
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import Normalizer
@@ -121,9 +122,9 @@ def _report(
     now = clock.now().isoformat(timespec="seconds")
     report = planned.to_json(by=by, at=now, applied=applied, earlier=earlier)
     with artefact.atomic_file(out / TABLE, "w", private=True, newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(report["changes"])
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(Guard()([change[name] for name in COLUMNS]) for change in report["changes"])
     with artefact.atomic_file(out / JSON, "w", private=True) as file:
         json.dump(report, file, indent=1, ensure_ascii=False)
     return report

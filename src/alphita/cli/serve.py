@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import socket
 import sys
@@ -22,7 +24,10 @@ from alphita.service.settings import WHO, Settings, is_loopback
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import NormalizerOptions
-    from alphita.service.checking import Parts
+
+
+# The number of the first socket that systemd opens.
+FIRST_OF_SYSTEMD = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +56,8 @@ class ServeSpec:
     nil_error: float | None = option(None, like=NIL_ERROR)
     given: Choice = group(Choice)
     running: Running = group(Running, panel=HOW)
+    # What --check tells of options that cannot be used.
+    wrong: tuple[str, ...] = ()
 
     def answering(self) -> NormalizerOptions:
         from alphita.answer.normalizer import NormalizerOptions
@@ -77,23 +84,21 @@ def serve(spec: ServeSpec) -> None:
         print(keys.add(settings.keys, spec.new_key, last_day))
         print(f"this key of {spec.new_key} is shown only now; {settings.keys} holds its hash", file=sys.stderr)
         return
-    _run(replace(spec, settings=usable(settings, checking=spec.check)))
+    if spec.check:
+        _check(spec)
+    else:
+        _run(replace(spec, settings=usable(settings)))
 
 
-def usable(settings: Settings, *, checking: bool = False) -> Settings:
-    """Return settings with the names of this machine, after a check of access and keys.
-
-    Args:
-        checking: keys that are over are no error.
-    """
+def usable(settings: Settings) -> Settings:
+    """Return settings with the names of this machine, after a check of access and keys."""
     from alphita.service import keys
     from alphita.service.limits import LOOPBACK_NAMES
 
     settings.check()
     if settings.keys is not None:
-        held = keys.load(settings.keys)  # an error in it is reported before anything is loaded
-        if not checking:
-            keys.usable(settings.keys, held, clock.today())
+        # An error in it is reported before anything is loaded.
+        keys.usable(settings.keys, keys.load(settings.keys), clock.today())
     names = (*LOOPBACK_NAMES, settings.host) if is_loopback(settings.host) else ()
     return replace(settings, hosts=(*names, *settings.hosts))
 
@@ -109,30 +114,11 @@ def _run(spec: ServeSpec) -> None:
     from alphita.review import database
     from alphita.review.store import ReviewStore
     from alphita.service import app, logs, review_files
-    from alphita.service.checking import Parts, confidence
+    from alphita.service.checking import confidence
     from alphita.service.workers import Opening, Worker, contents_opened, default_processes
     from alphita.terminology.store import load_terminology
 
-    to, mappings = spec.to, spec.mappings
-
-    if spec.demo:
-        if to or mappings or spec.terminology:
-            raise UsageError("--demo brings its own terminology and store; leave those out")
-        to, mappings = review_files.DEMO_TO, str(review_files.DEMO_STORE)
-    elif to is None:
-        raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
-    if spec.check:
-        _check(
-            Parts(
-                spec.settings,
-                listen,
-                lambda: Normalizer(index_of(to, spec.given, threads=threads), options=options),
-                spec.terminology,
-                mappings,
-            ),
-            spec.json,
-        )
-        return
+    to, mappings = _served(spec)
     listening = listen(spec.settings)
     drafts.clear_up()
     with listening:
@@ -169,14 +155,38 @@ def _run(spec: ServeSpec) -> None:
                 store.close()
 
 
-def _check(parts: Parts, as_json: bool) -> None:
-    """Print the state of each part of a server; exit with 1 if one would prevent it from serving."""
-    from alphita.service.checking import check
+def _served(spec: ServeSpec) -> tuple[str, str | None]:
+    """Return what is answered with, and the store of reviews."""
+    from alphita.service import review_files
 
+    if spec.demo:
+        if spec.to or spec.mappings or spec.terminology:
+            raise UsageError("--demo brings its own terminology and store; leave those out")
+        return review_files.DEMO_TO, str(review_files.DEMO_STORE)
+    if spec.to is None:
+        raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
+    return spec.to, spec.mappings
+
+
+def _check(spec: ServeSpec) -> None:
+    """Print the state of each part of a server; exit with 1 if one would prevent it from serving."""
+    from alphita import machine
+    from alphita.answer.normalizer import Normalizer
+    from alphita.index.sources import index_of
+    from alphita.service.checking import Parts, check
+    from alphita.service.review_files import DEMO_STORE
+
+    def normalizer() -> Normalizer:
+        to, _ = _served(spec)
+        threads = machine.set_threads(spec.running.threads)
+        options = replace(spec.answering(), threads=threads)
+        return Normalizer(index_of(to, spec.given, threads=threads), options=options)
+
+    mappings = str(DEMO_STORE) if spec.demo else spec.mappings
     wrong = 0
-    for finding in check(parts):
+    for finding in check(Parts(spec.settings, listen, normalizer, spec.terminology, mappings, spec.wrong)):
         wrong += finding.state == "wrong"
-        if as_json:
+        if spec.json:
             printing.print_rows([asdict(finding)])
         else:
             print(f"{finding.state:<6} {finding.part:<12} {finding.text}", flush=True)
@@ -188,7 +198,13 @@ def listen(settings: Settings) -> socket.socket:
     """Return a socket that listens on the address of the settings."""
     from alphita.service import limits
 
-    listening = None
+    if (listening := _of_systemd(settings)) is not None:
+        return listening
+    if settings.socket is not None:
+        try:
+            return UnixSocket(settings.socket, limits.connection_limits()[1])
+        except OSError as error:
+            raise AlphitaError(f"cannot listen on {settings.socket}: {error.strerror or error}") from None
     try:
         addresses = socket.getaddrinfo(settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, address = addresses[0]
@@ -205,6 +221,45 @@ def listen(settings: Settings) -> socket.socket:
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; try another --port"
         ) from None
     return listening
+
+
+class UnixSocket(socket.socket):
+    """A socket in the file system that its owner and group may use, and that goes when it is closed."""
+
+    def __init__(self, path: Path, backlog: int) -> None:
+        super().__init__(socket.AF_UNIX)
+        self.path: Path | None = None
+        if path.is_socket():
+            with socket.socket(socket.AF_UNIX) as other:
+                if other.connect_ex(str(path)) != errno.ECONNREFUSED:
+                    raise OSError(errno.EADDRINUSE, "another server listens there")
+            path.unlink()  # its server was killed
+        before = os.umask(0o117)
+        try:
+            self.bind(str(path))
+            self.listen(backlog)
+        finally:
+            os.umask(before)
+        self.path = path
+
+    def close(self) -> None:
+        """Close and remove it."""
+        super().close()
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+            self.path = None
+
+
+def _of_systemd(settings: Settings) -> socket.socket | None:
+    """Return the socket that systemd opened for this process; None: it opened none."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    given = socket.socket(fileno=FIRST_OF_SYSTEMD)
+    if (given.family == socket.AF_UNIX) != (settings.socket is not None):
+        raise UsageError("--socket must be given if systemd listens on a Unix socket, and only then")
+    if settings.socket is None:
+        replace(settings, host=given.getsockname()[0]).check()
+    return given
 
 
 def run_app(
@@ -234,8 +289,8 @@ def run_app(
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.seconds) + 1,
     )
-    host, port = listening.getsockname()[:2]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    host, port = listening.getsockname()[:2] if settings.socket is None else (str(settings.socket), 0)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/" if port else f"unix:{host}"
     logs.event("listening", url=url, access=settings.access)
     print(f"serving on {url} (Ctrl+C ends it)", flush=True)
     if show:

@@ -13,6 +13,7 @@ from alphita import artefact, machine, printing, progress
 from alphita.cli._from_spec import JSON, with_options
 from alphita.errors import Rejects, UsageError
 from alphita.options import REMAKE, THREADS, option
+from alphita.spreadsheets import Guard
 
 SHOWN = 8
 
@@ -101,9 +102,9 @@ def merge(spec: MergeSpec) -> None:
 
 def _write_tsv(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> None:
     with artefact.atomic_file(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, columns, delimiter="\t", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(Guard()([row[name] for name in columns]) for row in rows)
 
 
 def _show(counts: Mapping[str, Mapping[str, int]]) -> None:

@@ -34,7 +34,7 @@ CHUNK_ROWS = 50_000
 # What of a header makes a job another one.
 GIVEN = (
     *("set_id", "version", "licence", "source_vocabulary", "source_system", "source_version", "prefixes"),
-    *("with_review", "bom"),
+    *("with_review", "bom", "raw"),
 )
 # An answer of every kind of thing, to try a format with.
 _SAMPLE = bare(

@@ -197,6 +197,7 @@ def _answer_all(normalizer: Normalizer, job: Job, output: _Output) -> dict[str, 
         if output.held:
             sys.stdout.buffer.write(output.writer.encode(output.header, output.held))
         sys.stdout.buffer.flush()
+        output.header.tell_guarded()
     return {name: dict(values) for name, values in {"domain_column": domains.unknown, **unread}.items() if values}
 
 

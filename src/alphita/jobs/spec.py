@@ -54,7 +54,7 @@ REPORT = Option(panel=AUDIT, help="Also write counts and times to this JSON file
 OF_ONE_FILE: dict[str, tuple[object, ...]] = dict.fromkeys(
     (
         *("unit_column", "range_column", "specimen_column", "sheet", "delimiter", "split", "source_vocabulary"),
-        *("source_system", "source_version", "set_id", "licence", "prefixes", "with_review", "bom"),
+        *("source_system", "source_version", "set_id", "licence", "prefixes", "with_review", "bom", "raw"),
         *("audit", "audit_out"),
     ),
     (),

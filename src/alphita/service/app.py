@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import ipaddress
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from fastapi import FastAPI, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
@@ -24,11 +26,14 @@ from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from alphita.review.store import ReviewStore
 from alphita.service import failures, fhir, keys, logs, normalizing, pages, reconciling, reviewing
+from alphita.service.audit import Audit, AuditFile
 from alphita.service.batching import Batcher
 from alphita.service.concepts import Finders
 from alphita.service.limits import WATCHED, Limits, Origins
+from alphita.service.parts import Parts
 from alphita.service.settings import Settings
-from alphita.service.workers import Worker, contents, contents_opened, is_room
+from alphita.service.usage import Usage
+from alphita.service.workers import Worker, contents, contents_opened, is_room, pids_of
 from alphita.terminology.store import Terminology
 
 PAGE = Path(__file__).parent / "page"
@@ -41,7 +46,7 @@ NO_TELEMETRY: Any = {
     "operation_spans": False,
     "auto_configure": False,
 }
-State = Literal["starting", "ready", "replaced", "failed", "stopping", "no reviews"]
+State = Literal["starting", "ready", "replaced", "failed", "unwritable", "stopping"]
 REPLACED = "the index or its calibration has changed since the server started; start the server again"
 # Seconds between two looks at the index's folder.
 LOOK = 1.0
@@ -62,6 +67,7 @@ class Readiness(BaseModel):
     model: str
     calibrated: bool
     assurance: Assurance | None
+    unwritable: dict[str, str] = Field({}, description="what cannot be written (reviews, audit, log), and why")
 
 
 class Announcement(failures.Gate):
@@ -169,6 +175,10 @@ def create(
         observe=figures.batch,
     )
     lifetime = Lifetime(batcher, normalizer.index, further)
+    networks = [ipaddress.ip_network(network) for network in settings.proxies]
+    audit = AuditFile(settings.audit) if settings.audit is not None else None
+    parts = Parts(store, audit)
+    figures.add(Usage(parts.folders, lambda: {"server": os.getpid()} | pids_of(further)))
     ring = keys.KeyRing(settings.keys)
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
@@ -181,14 +191,16 @@ def create(
         description="Maps strings to the medical concepts that they name, and keeps what people decide about them.",
         telemetry=NO_TELEMETRY,
         middleware=[
-            Middleware(logs.RequestLog, figures, mentions=settings.log_mentions),
+            Middleware(logs.RequestLog, figures, mentions=settings.log_mentions, proxies=networks),
+            Middleware(Audit, audit),
             Middleware(Origins, settings),
             Middleware(keys.Authentication, settings, open_paths, ring),
             Middleware(Announcement, batcher, lifetime),
             Middleware(Limits, settings),
         ],
     )
-    app.state.reload = functools.partial(reload, ring, further)
+    app.state.reload = functools.partial(reload, ring, further, audit)
+    app.state.parts = parts
     failures.install(app)
     finders = Finders(normalizer.index, store)
     app.include_router(normalizing.router(settings, normalizer, terminology, batcher, finders))
@@ -198,17 +210,19 @@ def create(
     app.include_router(fhir.router(store, normalizer.index, settings))
     if store is not None:
         app.include_router(reviewing.memory_router(settings, store))
-    _operation(app, lifetime, normalizer, figures, store)
+    _operation(app, lifetime, normalizer, figures, parts)
     if open_paths:
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
     return app
 
 
-def reload(ring: keys.KeyRing, further: Sequence[Worker] = ()) -> None:
+def reload(ring: keys.KeyRing, further: Sequence[Worker] = (), audit: AuditFile | None = None) -> None:
     """Reopen the logs and read the keys anew."""
     logs.reopen()
     for worker in further:
         worker.reopen_logs()
+    if audit is not None:
+        audit.reopen()
     try:
         ring.read()
     except (AlphitaError, OSError) as error:
@@ -216,9 +230,7 @@ def reload(ring: keys.KeyRing, further: Sequence[Worker] = ()) -> None:
     logs.event("reloaded", keys=len(ring.keys))
 
 
-def _operation(
-    app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: logs.Metrics, store: ReviewStore | None
-) -> None:
+def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: logs.Metrics, parts: Parts) -> None:
     """Add what tells of the server itself, and the pages that describe what it answers."""
 
     @app.get("/health", tags=["Operation"], response_model=Health)
@@ -229,9 +241,9 @@ def _operation(
     @app.get("/ready", tags=["Operation"], response_model=Readiness, responses={503: {"model": Readiness}})
     async def ready(response: Response) -> dict[str, Any]:
         """Report whether the server can answer: 200 if so, otherwise 503."""
-        state = lifetime.now()
-        if state == "ready" and store is not None and not await run_in_threadpool(store.is_there):
-            state = "no reviews"
+        state, unwritable = lifetime.now(), await parts.unwritable()
+        if state == "ready" and unwritable:
+            state = "unwritable"
         response.status_code = 200 if state == "ready" else 503
         return {
             "status": state,
@@ -239,6 +251,7 @@ def _operation(
             "model": normalizer.index.manifest["model_hash"],
             "calibrated": normalizer.calibration is not None,
             "assurance": normalizer.assurance,
+            "unwritable": unwritable,
         }
 
     @app.get("/metrics", tags=["Operation"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})

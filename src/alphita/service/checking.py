@@ -43,17 +43,23 @@ class Parts:
     normalizer: Callable[[], Normalizer]
     terminology: Path | None = None
     mappings: str | None = None
+    wrong: tuple[str, ...] = ()
 
 
 def check(parts: Parts) -> Iterator[Finding]:
     """Yield what is found of each part; what is wrong with one does not keep the others from being looked at."""
     opened: list[Normalizer] = []
 
+    def options() -> Iterator[Finding]:
+        yield from (Finding("options", problem, "wrong") for problem in parts.wrong)
+        parts.settings.check()
+
     def index() -> Iterator[Finding]:
         opened.append(parts.normalizer())
         yield from _index(opened[0])
 
     for name, findings in (
+        ("options", options),
         ("keys", lambda: _keys(parts.settings)),
         ("address", lambda: _address(parts)),
         ("index", index),
@@ -85,8 +91,8 @@ def _keys(settings: Settings) -> Iterator[Finding]:
 
 def _address(parts: Parts) -> Iterator[Finding]:
     with parts.listen(parts.settings) as listening:
-        host, port = listening.getsockname()[:2]
-    yield Finding("address", f"{host}:{port} is free")
+        name = listening.getsockname()
+    yield Finding("address", f"{name if isinstance(name, str) else f'{name[0]}:{name[1]}'} is free")
 
 
 def _index(normalizer: Normalizer) -> Iterator[Finding]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
@@ -12,6 +14,7 @@ from urllib.parse import parse_qsl
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -128,6 +131,57 @@ def client_of(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+# How far a chain of proxies is followed.
+MAX_PROXIES = 20
+
+
+def is_within(address: str, networks: Sequence[Network]) -> bool:
+    """Tell whether an address is in one of the networks."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    # How a socket of both families names an address of IPv4.
+    known = getattr(known, "ipv4_mapped", None) or known
+    return any(known in network for network in networks)
+
+
+def forwarded_client(scope: Scope, proxies: Sequence[Network]) -> str:
+    """Return the address that a request comes from: what a proxy says of it, if it comes from a proxy.
+
+    Of a chain, the last address that is no proxy's: what stands before that, anybody may have made up. So may be one of
+    two headers that differ.
+    """
+    headers, peer = Headers(scope=scope), client_of(scope)
+    listed = [part for line in headers.getlist("x-forwarded-for") for part in line.split(",")]
+    named = [part for line in headers.getlist("forwarded") for part in line.split(",")]
+    chains = [listed] * bool(listed) + [[_for(part) for part in named]] * bool(named)
+    found = {_client(peer, chain, proxies) for chain in chains}
+    return found.pop() if len(found) == 1 else peer
+
+
+def _client(peer: str, chain: Sequence[str], proxies: Sequence[Network]) -> str:
+    client = peer
+    for part in reversed(chain[-MAX_PROXIES:]):
+        if client and not is_within(client, proxies):
+            break
+        try:
+            client = str(ipaddress.ip_address(_ADDRESS.sub(r"\1\2", part.strip())))
+        except ValueError:
+            break
+    return client
+
+
+# An address with a port.
+_ADDRESS = re.compile(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|^([0-9.]+):\d+$")
+
+
+def _for(part: str) -> str:
+    found = re.search(r'(?:^|;)\s*for="?([^";]*)', part, re.IGNORECASE)
+    return found[1] if found else ""
+
+
 def media_type(request: Request) -> str:
     """Return the media type of a request's body, without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -167,6 +221,7 @@ async def _refusal(request: Request, error: Exception) -> Response:
 
 async def _package(request: Request, error: Exception) -> Response:
     assert isinstance(error, AlphitaError)
+    request.app.state.parts.failed(error)
     return await _refusal(request, refusal_of(error))
 
 

@@ -219,7 +219,9 @@ class Authentication(Gate):
             address = getattr(address, "ipv4_mapped", None) or address
         except ValueError:
             address = None
-        if address is None or not any(address in network for network in self._proxies):
+        # Whoever may open the socket is the proxy.
+        is_socket = self.settings.socket is not None and not peer
+        if not is_socket and (address is None or not any(address in network for network in self._proxies)):
             raise Refusal(401, "not_the_proxy", "this server answers only requests from its proxy")
         if len(given) != 1:
             raise Refusal(401, "no_user", "the proxy must name the user in exactly one header")

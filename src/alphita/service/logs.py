@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TextIO, TypeVar
 
@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from alphita.errors import AlphitaError
 from alphita.printing import visible
 from alphita.service.batching import Batch
-from alphita.service.failures import Gate, Refusal, client_of, refusal_of, refuse
+from alphita.service.failures import Gate, Network, Refusal, forwarded_client, refusal_of, refuse
 from alphita.service.limits import Rate, secure
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -60,6 +60,9 @@ class Metrics:
         depth.set_function(waiting)
         build = metric(Gauge, "alphita_build_info", "What is running.", ("version", "index", "model"))
         build.labels(version, index, model).set(1)
+
+    def add(self, collector: Any) -> None:  # noqa: ANN401 - prometheus_client's are duck-typed
+        self.registry.register(collector)
 
     def begin(self) -> None:
         self._open.inc()
@@ -113,8 +116,8 @@ def describe(error: BaseException, *, message: bool) -> dict[str, Any]:
     described: dict[str, Any] = {"type": type(error).__name__}
     if message:
         described["message"] = str(error)
-    elif isinstance(error, AlphitaError):
-        described["message"] = refusal_of(error).message
+    elif isinstance(error, AlphitaError | OSError):
+        described["message"] = refusal_of(error).message if isinstance(error, AlphitaError) else error.strerror
     return described | {"at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]}
 
 
@@ -124,12 +127,13 @@ class Handler(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._rate, self._left_out = Rate(MAX_PER_MINUTE / 60, MAX_PER_MINUTE), defaultdict[str, int](int)
-        self.file = ""
+        self.problem, self._emitted, self.file = "", True, ""
         with contextlib.suppress(OSError):
             name = os.readlink(f"/proc/self/fd/{STDERR}")
             self.file = name if os.path.isfile(name) and os.path.samestat(os.stat(name), os.fstat(STDERR)) else ""
 
     def emit(self, record: logging.LogRecord) -> None:
+        self._emitted = True
         if (kind := _kind(record)) is not None:
             if self._rate.take(kind):
                 self._left_out[kind] += 1
@@ -137,6 +141,13 @@ class Handler(logging.StreamHandler[TextIO]):
             if count := self._left_out.pop(kind, 0):
                 record.fields = {**getattr(record, "fields", {}), "left_out": count}
         super().emit(record)
+        if self.problem and self._emitted:
+            problem, self.problem = self.problem, ""
+            warn("the log could not be written", cause=problem)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Keep why a line could not be written."""
+        self.problem, self._emitted = str(sys.exc_info()[1]), False
 
     def reopen(self) -> None:
         """Where stderr is a file that was moved away, go on in a new one of its name."""
@@ -175,6 +186,11 @@ def reopen() -> None:
             handler.reopen()
 
 
+def problem() -> str:
+    """Return why the last line could not be written; "" if it was."""
+    return next((handler.problem for handler in LOGGER.handlers if isinstance(handler, Handler)), "")
+
+
 def warn(name: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
     """Log that something is wrong."""
     LOGGER.warning(name, extra={"fields": fields})
@@ -188,14 +204,17 @@ def event(name: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
 class RequestLog(Gate):
     """The outermost middleware: numbers requests, logs and counts them, and answers for what nothing else caught."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, *, mentions: bool = False) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, *, mentions: bool = False, proxies: Sequence[Network] = ()
+    ) -> None:
         super().__init__(app)
-        self.metrics, self.mentions = metrics, mentions
+        self.metrics, self.mentions, self.proxies = metrics, mentions, proxies
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the app answer, and tell of it."""
         state = scope.setdefault("state", {})
         number = state["request_id"] = secrets.token_hex(8)
+        state["client"] = forwarded_client(scope, self.proxies)
         start = time.perf_counter()
         status = 0
 
@@ -230,7 +249,7 @@ class RequestLog(Gate):
             "status": status,
             "ms": round(1000 * seconds, 1),
             "reviewer": state.get("reviewer"),
-            "client": client_of(scope),
+            "client": state["client"],
         }
         more = ("rows", "refused", *(["asked"] if self.mentions else []))
         event("request", **fields, **{name: state[name] for name in more if name in state})

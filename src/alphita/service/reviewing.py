@@ -35,7 +35,7 @@ from alphita.mappings.record import JOINT, Relation
 from alphita.options import from_values, options_of
 from alphita.review.records import Decision, Kind, Order, ReviewRow, Standing, State
 from alphita.review.store import Conflict, ReviewStore, Unknown
-from alphita.service import keys, review_files
+from alphita.service import audit, keys, review_files
 from alphita.service.concepts import Finders, choices, find_concept
 from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.normalizing import check_strings, json_only
@@ -254,6 +254,7 @@ def _reading(
             limit=limit,
             offset=offset,
         )
+        audit.note(rows=[standing.row.id for standing in page])
         return {"total": total, "rows": [standing_json(standing, reviewer) for standing in page]}
 
     @routes.get("/projects/{name}/rows/{row}", summary="One row, with its candidates", responses=documented(404))
@@ -337,6 +338,7 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
         about = store.row(row)
         _check_project(about, name)
         decision = store.decide(chosen.decision(about, reviewer, asked), seen=asked.seen)
+        audit.note(decisions=[decision.id], kind=decision.kind, uid=asked.uid)
         standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
         return {"decision": decision_json(decision), "standing": standing}
 
@@ -351,6 +353,7 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
     @routes.post("/projects/{name}/undo", summary="Undo the newest decision", responses=documented(404, 422))
     def undo(name: Name, asked: Undoing, reviewer: Caller) -> dict[str, Any]:
         undone = store.undo(name, reviewer, asked.uid)
+        audit.note(decisions=[decision.id for decision in undone], kind="undo", uid=asked.uid)
         return {"undone": [decision_json(decision) for decision in undone], "row": undone[0].row if undone else None}
 
     @routes.post("/projects/{name}/bulk", summary="Accept above a threshold", responses=documented(404, 422))
@@ -359,6 +362,7 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
             name, reviewer, asked.uid, threshold=asked.threshold, types=asked.types, preview=asked.preview
         )
         told = {name: getattr(done, name) for name in ("rows", "occurrences", "expected_wrong")}
+        audit.note(rows=done.rows, applied=not asked.preview, uid=asked.uid)
         return told | {"applied": not asked.preview}
 
     @routes.post(
@@ -419,6 +423,7 @@ def memory_router(settings: Settings, store: ReviewStore) -> APIRouter:
             known = store.remembered(asked.source, asked.mentions, project=asked.project)
         except Unknown as error:
             raise Refusal(404, "unknown_project", str(error), field="project") from None
+        audit.note(mentions=len(asked.mentions), found=len(known))
         found = [known.get(mention) for mention in asked.mentions]
         pairs = zip(asked.mentions, found, strict=True)
         return Memory(mappings=[None if known is None else _remembered(mention, known) for mention, known in pairs])
@@ -503,8 +508,11 @@ def importing(routes: APIRouter, settings: Settings, store: ReviewStore, index: 
             max_rows=settings.max_upload_rows,
             max_bytes=settings.max_upload,
         )
+        audit.note(project=name)
         async with turn:
-            return await _run(job, body, request)
+            done = await _run(job, body, request)
+        audit.note(rows=done["new"] + done["known"], decisions=done["decided"])
+        return done
 
 
 async def _run(job: Job, body: bytes, request: Request) -> dict[str, Any]:
@@ -548,11 +556,12 @@ def exporting(routes: APIRouter, store: ReviewStore, index: Index) -> None:
     ) -> Response:
         """Export a project as a file; headers report what the format cannot hold."""
         writer = registry.load(FORMATS, format_)
-        header = replace(said, date=day_of(said.date), target_info=targets)
+        header = replace(said, date=day_of(said.date), target_info=targets, tell=lambda _: None)
         with drafts.scratch() as folder:
             path = folder / "out"
             written = review_files.export(store, name, writer, header, path, Rejects(), settled_only=settled)
             content = path.read_bytes()
+        audit.note(rows=written.mappings, format=format_)
         called = name + writer.SUFFIXES[0]
         plain = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in called)
         headers = {

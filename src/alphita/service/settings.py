@@ -23,6 +23,7 @@ class Settings:
     """Settings of the service; the defaults suit one machine with two cores and a team of reviewers."""
 
     host: str = option("127.0.0.1", help="Address to listen on.")
+    socket: Path | None = option(None, help="Unix socket to listen on instead, for its owner and group.")
     port: int = option(8080, least=0, most=65_535, help="Port; 0: any free one.")
     hosts: tuple[str, ...] = option(
         (), "--allow-host", panel=WHO, help="Host name that clients may use for this server; repeatable."
@@ -44,7 +45,8 @@ class Settings:
         ("127.0.0.1/32", "::1/128"),
         "--proxy",
         panel=WHO,
-        help="Address or network of that proxy; this machine by default; repeatable.",
+        help="Address or network of that proxy, which also says where requests come from; this machine by default; "
+        "repeatable.",
     )
     rate: float = option(100.0, least=0, panel=HOW_MUCH, help="Requests per second per client; 0: no limit.")
     max_rows: int = option(1_000, least=1, panel=HOW_MUCH, help="Maximum mentions per request.")
@@ -79,6 +81,9 @@ class Settings:
     window_ms: float = option(
         5.0, least=0, most=100, panel=HOW, help="Milliseconds to wait for further requests of a batch."
     )
+    audit: Path | None = option(
+        None, panel=WHO, help="Append to this file who read, decided, imported and exported what: JSON lines."
+    )
     log_mentions: bool = option(False, panel=HOW, help="Log mentions, which may be patient data.")
 
     @property
@@ -90,7 +95,7 @@ class Settings:
         options.check(self)
         if self.keys is not None and self.trust_user_header is not None:
             raise UsageError("give --keys or --trust-user-header, not both")
-        if self.access == "local" and not is_loopback(self.host):
+        if self.access == "local" and self.socket is None and not is_loopback(self.host):
             raise UsageError(
                 f"listening on {self.host} would let other machines in, and it could not be known who they are; "
                 "give --keys FILE (make one by --new-key NAME), or --trust-user-header NAME behind a proxy"

@@ -125,6 +125,12 @@ class Worker:
         self._connection = self._process = None
 
 
+def pids_of(workers: Sequence[Worker]) -> dict[str, int]:
+    """Return the processes that run, by their names in the metrics."""
+    processes = {f"worker {number}": worker._process for number, worker in enumerate(workers, 1)}
+    return {name: process.pid for name, process in processes.items() if process is not None and process.pid}
+
+
 def default_processes(device: str, threads: int) -> int:
     """Return how many processes answer where nobody says: one a thread, but one in all where they would share a GPU."""
     return 1 if device.startswith("cuda") or (device == "auto" and NVIDIA.exists()) else threads

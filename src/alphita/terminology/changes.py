@@ -16,6 +16,7 @@ import polars as pl
 
 from alphita import artefact
 from alphita.errors import UsageError
+from alphita.spreadsheets import Guard
 from alphita.terminology import model, reading
 from alphita.terminology.model import Tables
 from alphita.terminology.store import DOMAIN, MAPS_TO, STANDARD, Terminology
@@ -124,7 +125,7 @@ class Changes:
                 return
             writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
             writer.writerow(COLUMNS)
-            writer.writerows(self.table.iter_rows())
+            writer.writerows(map(Guard(), self.table.iter_rows()))
 
 
 def changes(old: Terminology, new: Terminology) -> Changes:

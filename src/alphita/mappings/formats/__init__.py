@@ -22,6 +22,7 @@ from alphita import __version__, progress, registry
 from alphita.errors import Rejects, UsageError
 from alphita.mappings.record import COLUMNS, OF_FILES, OMOP, OTHERS, Mapping, OmopConcept
 from alphita.options import Option, option
+from alphita.spreadsheets import Guard
 from alphita.textio import Reading
 
 PACKAGE = "alphita.mappings.formats"
@@ -91,6 +92,7 @@ class Header:
         metadata: what that file says of the whole set and no other attribute holds: lines of YAML, by their key.
         extra: the names in the `extra` of the mappings, as far as they are known before these are written.
         is_coded: whether mappings name the vocabularies of their codes.
+        guard: keeps spreadsheets from running cells of CSV and TSV, unless `raw`.
     """
 
     columns: tuple[str, ...] = OTHERS
@@ -114,6 +116,9 @@ class Header:
     bom: bool = option(
         False, help="Begin CSV and TSV with a byte order mark, so that Excel shows letters such as umlauts."
     )
+    raw: bool = option(
+        False, help="Write CSV and TSV without the apostrophe that keeps spreadsheets from running cells as formulas."
+    )
     error: float | None = None
     nil_error: float | None = None
     target_info: Callable[[str], TargetInfo | None] | None = None
@@ -124,6 +129,7 @@ class Header:
     metadata: Dictionary[str, Sequence[str]] = field(default_factory=dict)
     extra: tuple[str, ...] = ()
     is_coded: bool = False
+    guard: Guard = field(default_factory=Guard, compare=False)
 
     def for_mappings(self, first: Sequence[Mapping]) -> Header:
         """Return the header with what some first mappings to be written need: columns, and names of extras."""
@@ -133,6 +139,11 @@ class Header:
         names = dict.fromkeys([*self.extra, *(name for mapping in first for name in mapping.extras)])
         columns = tuple(name for name in COLUMNS if name in {*self.columns, *used})
         return replace(self, columns=columns, extra=tuple(names), is_coded=OF_FILES[0] in used)
+
+    def tell_guarded(self) -> None:
+        """Tell how many cells got an apostrophe, if any did."""
+        if self.guard.count:
+            self.tell(self.guard.told("--raw leaves it out, and Alphita takes it off when it reads the file"))
 
     @property
     def reading(self) -> Reading:

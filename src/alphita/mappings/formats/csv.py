@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from alphita import textio
+from alphita import spreadsheets, textio
 from alphita.errors import Rejects
 from alphita.mappings.formats import Header, _fields
-from alphita.mappings.formats._fields import finish, losses, split_complete, validate
+from alphita.mappings.formats._fields import losses, split_complete, validate
 from alphita.mappings.record import Mapping
 
 __all__ = ["finish", "losses", "split_complete", "validate"]
@@ -48,11 +48,20 @@ def encode(header: Header, mappings: Sequence[Mapping], *, delimiter: str = ",")
     """Return the mappings as CSV, or with another delimiter."""
     rows = _Rows()
     # Python before 3.13 quotes a carriage return only where it is part of the line's end; so it is, and cut off again.
-    csv.writer(rows, lineterminator=END, delimiter=delimiter).writerows(map(attrgetter(*header.columns), mappings))
+    writer = csv.writer(rows, lineterminator=END, delimiter=delimiter)
+    cells = map(attrgetter(*header.columns), mappings)
+    writer.writerows(cells if header.raw else map(header.guard, cells))
     return "".join(rows.texts).encode("utf-8")
+
+
+def finish(header: Header, part: Path, out: Path) -> None:
+    """Rename the part to the output, and tell of cells that got an apostrophe."""
+    _fields.finish(header, part, out)
+    header.tell_guarded()
 
 
 def read(path: Path, header: Header, rejects: Rejects, *, delimiter: str = ",") -> Iterator[Mapping]:
     """Read a file; columns that are no field are passed over, and told."""
     rows = textio.table(path, delimiter, _fields.NEEDED, rejects, how=header.reading)
-    return _fields.mappings(rows, path, header, rejects)
+    cells = ((line, {name: spreadsheets.unguarded(cell) for name, cell in row.items()}) for line, row in rows)
+    return _fields.mappings(cells, path, header, rejects)

@@ -11,7 +11,8 @@ from pathlib import Path
 from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, csv
-from alphita.mappings.formats._fields import finish, losses, split_complete, validate
+from alphita.mappings.formats._fields import losses, split_complete, validate
+from alphita.mappings.formats.csv import finish
 from alphita.mappings.record import Mapping
 
 __all__ = ["finish", "losses", "split_complete", "validate"]
