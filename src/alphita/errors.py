@@ -84,6 +84,7 @@ EXTRAS = {
     **dict.fromkeys(("openpyxl", "python_calamine"), "excel"),
     **{"pykeen": "graph", "jieba": "chinese", "ray": "cluster", "pyspark": "spark"},
     **{"tensorboard": "tensorboard", "spacy": "spacy", "mcp": "mcp", "peft": "lora", "accelerate": "trackers"},
+    "authlib": "oidc",
 }
 
 

@@ -17,7 +17,7 @@ from alphita import registry
 from alphita.errors import InputError
 from alphita.mappings.record import Relation
 from alphita.review import rows
-from alphita.review.database import Busy, Conflict, Unknown, check_kinds, stored
+from alphita.review.database import Busy, Conflict, NoDisagreement, Unknown, check_kinds, stored
 from alphita.review.records import FINAL, KINDS, Decision, Project, Rebase, Rebased, ReviewRow, State
 
 # The meanings of a row that are no concept.
@@ -120,6 +120,9 @@ def decide(connection: sqlite3.Connection, decision: Decision, seen: int | None)
     if row.project != project.name:
         raise Unknown(f"unknown row {row.id} of project {project.name!r}")
     full = fill(_checked(decision, row), row, project)
+    said = (one for one in in_force(connection, [row.id]) if one.kind != "adjudicate")
+    if decision.kind == "adjudicate" and settle(said)[0] != "disagreed":
+        raise NoDisagreement(f"reviewers do not disagree about row {row.id}: there is nothing to settle")
     if seen is not None:
         last = newest(connection, row.id, None if decision.kind == "adjudicate" else decision.reviewer)
         if last is not None and last.id > seen:

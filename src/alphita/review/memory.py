@@ -201,6 +201,7 @@ class FinalMapping(NamedTuple):
     """The final meaning of a row; confidence and decision are the normalizer's, where people agreed with it."""
 
     project: str
+    row: int
     source: str
     code: str
     mention: str
@@ -249,4 +250,4 @@ def _settled(connection: sqlite3.Connection, values: tuple[Any, ...]) -> FinalMa
     answer = candidates[0] if candidates else {}
     is_answer = answer.get("concept_id") == concept_id
     said = [answer.get(one) if is_answer else None for one in ("confidence", "decision")]
-    return FinalMapping(project, source, code or mention, mention, concept_id, name, relation, *said)
+    return FinalMapping(project, row, source, code or mention, mention, concept_id, name, relation, *said)

@@ -13,7 +13,7 @@ from alphita import artefact
 from alphita.mappings.record import Mapping
 from alphita.review import database, deciding, files, memory, queueing
 from alphita.review import rows as rows_
-from alphita.review.database import Busy, Conflict, Connections, NotStored, Unknown, explained
+from alphita.review.database import Busy, Conflict, Connections, NoDisagreement, NotStored, Unknown, explained
 from alphita.review.records import (
     FINAL,
     Added,
@@ -32,7 +32,7 @@ from alphita.review.records import (
 
 P = ParamSpec("P")
 R = TypeVar("R")
-__all__ = ["Busy", "Conflict", "NotStored", "ReviewStore", "Unknown"]
+__all__ = ["Busy", "Conflict", "NoDisagreement", "NotStored", "ReviewStore", "Unknown"]
 
 
 class ReviewStore:
@@ -174,6 +174,7 @@ class ReviewStore:
 
         Raises:
             Conflict: there is a newer one than `seen`.
+            NoDisagreement: an adjudication of a row on which reviewers do not disagree.
             InputError: a missing or unknown kind, concept, relation or time, or a uid that is in use.
         """
         return self._write(deciding.decide, decision, seen)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from fastapi import FastAPI, Response
+from fastapi import Depends, FastAPI, Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -23,7 +23,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from alphita.review.store import ReviewStore
-from alphita.service import failures, fhir, keys, logs, normalizing, pages, reconciling, reviewing
+from alphita.service import access, failures, fhir, keys, logs, normalizing, oidc, pages, reconciling, reviewing
 from alphita.service.batching import Batcher
 from alphita.service.concepts import Finders
 from alphita.service.limits import WATCHED, Limits, Origins
@@ -169,7 +169,8 @@ def create(
         observe=figures.batch,
     )
     lifetime = Lifetime(batcher, normalizer.index, further)
-    ring = keys.KeyRing(settings.keys)
+    ring = keys.KeyRing(settings.keys, settings.rights)
+    issuer = oidc.Issuer(settings) if settings.oidc_issuer is not None else None
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
         title="Alphita",
@@ -180,10 +181,11 @@ def create(
         openapi_url=None,
         description="Maps strings to the medical concepts that they name, and keeps what people decide about them.",
         telemetry=NO_TELEMETRY,
+        dependencies=[Depends(access.check)],
         middleware=[
             Middleware(logs.RequestLog, figures, mentions=settings.log_mentions),
             Middleware(Origins, settings),
-            Middleware(keys.Authentication, settings, open_paths, ring),
+            Middleware(keys.Authentication, settings, {*open_paths, *access.OPEN_PATHS}, ring, issuer),
             Middleware(Announcement, batcher, lifetime),
             Middleware(Limits, settings),
         ],
@@ -198,6 +200,8 @@ def create(
     app.include_router(fhir.router(store, normalizer.index, settings))
     if store is not None:
         app.include_router(reviewing.memory_router(settings, store))
+    if issuer is not None:
+        app.include_router(oidc.router(issuer))
     _operation(app, lifetime, normalizer, figures)
     if open_paths:
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
@@ -205,15 +209,11 @@ def create(
 
 
 def reload(ring: keys.KeyRing, further: Sequence[Worker] = ()) -> None:
-    """Reopen the logs and read the keys anew."""
+    """Reopen the logs, and read keys and roles anew."""
     logs.reopen()
     for worker in further:
         worker.reopen_logs()
-    try:
-        ring.read()
-    except (AlphitaError, OSError) as error:
-        logs.LOGGER.error("the keys stay as they were", exc_info=error)
-    logs.event("reloaded", keys=len(ring.keys))
+    ring.reload()
 
 
 def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: logs.Metrics) -> None:
