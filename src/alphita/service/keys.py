@@ -258,20 +258,24 @@ class Authentication(Gate):
         """Return whose the key, or the issuer's token or session, is."""
         given = headers.getlist("authorization")
         if self._issuer is not None and not given:
-            person = self._issuer.of_session(headers)
-            return self._ring.roles.identity(person.name, groups=person.groups)
+            return self._by_issuer(self._issuer.of_session(headers))
         if len(given) != 1:
             raise Refusal(UNKNOWN, "no_key", HOW_TO_GIVE)
         scheme, _, key = given[0].partition(" ")
         key = key.strip() if scheme.lower() == "bearer" else ""
         # A token has three parts, and no key has a dot.
         if self._issuer is not None and key.count(".") == 2:
-            person = await self._issuer.of_token(key)
-            return self._ring.roles.identity(person.name, groups=person.groups)
+            return self._by_issuer(await self._issuer.of_token(key))
         found = find(self._ring.keys, key, clock.today(self._ring.written)) if key else None
         if found is None:
             raise Refusal(UNKNOWN, "wrong_key", "the key is not known; give it as Authorization: Bearer KEY")
         return self._ring.roles.identity(found.name, key=found.roles)
+
+    def _by_issuer(self, person: oidc.Person) -> Identity:
+        try:
+            return self._ring.roles.identity(check_name(person.name), groups=person.groups)
+        except InputError:
+            raise Refusal(UNKNOWN, "no_user", "the issuer does not give a valid user name; see --oidc-name") from None
 
     def _by_header(self, given: list[str], groups: list[str], peer: str) -> Identity:
         try:

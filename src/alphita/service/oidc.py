@@ -258,7 +258,7 @@ def router(issuer: Issuer) -> APIRouter:
 
 
 async def _json(client: Any, url: str, *, withhold_token: bool = True) -> dict[str, Any]:  # noqa: ANN401
-    response = await client.get(url, withhold_token=withhold_token)
+    response = await client.request("GET", url, withhold_token=withhold_token)
     found = response.raise_for_status().json()
     if not isinstance(found, dict):
         raise TypeError("not an object")
