@@ -88,6 +88,7 @@ EXTRAS = {
     **dict.fromkeys(("openpyxl", "python_calamine"), "excel"),
     **{"pykeen": "graph", "jieba": "chinese", "ray": "cluster", "pyspark": "spark", "psycopg": "postgresql"},
     **{"tensorboard": "tensorboard", "spacy": "spacy", "mcp": "mcp", "peft": "lora", "accelerate": "trackers"},
+    "authlib": "oidc",
 }
 
 

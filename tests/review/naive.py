@@ -48,6 +48,10 @@ class Naive:
             return ("rejected",)
         return ("means", one.concept_id, one.relation or "exact") if one.concept_id else ("nil",)
 
+    def is_disputed(self, row: int) -> bool:
+        said = [one for who, one in self.in_force(row).items() if who and one.kind in FINAL]
+        return len({self.meaning(one) for one in said}) > 1
+
     def stand(self, row: int, reviewer: str | None) -> tuple[str, Decision | None]:
         visible = self.visible(row, reviewer)
         if visible and visible[-1].kind == "adjudicate":

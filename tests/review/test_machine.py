@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from alphita.errors import InputError
 from alphita.review.records import Decision
-from alphita.review.store import Conflict, ReviewStore
+from alphita.review.store import Conflict, NoDisagreement, ReviewStore
 from alphita.terminology.text import clean
 from tests.review.naive import Naive
 from tests.review.samples import FOOT, HAND, TOE, candidate, project, row
@@ -88,6 +88,10 @@ class Machine(RuleBasedStateMachine):
             concept = data.draw(st.sampled_from([FOOT, HAND] + [None] * (kind == "adjudicate")))
         before = self.store.newest(number, None if kind == "adjudicate" else reviewer)
         sent = Decision(self.uid(), about.project, number, reviewer, kind, concept)
+        if kind == "adjudicate" and not self.naive.is_disputed(number):
+            with pytest.raises(NoDisagreement):
+                self.store.decide(sent)
+            return
         if before is not None:
             with pytest.raises(Conflict) as conflict:
                 self.store.decide(sent, seen=before.id - 1)

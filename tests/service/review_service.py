@@ -21,7 +21,16 @@ from alphita.service.settings import Settings
 from tests.answer.rich import RichTerminology
 from tests.doubles import HashEncoder
 
-HEADER = "X-User"
+HEADER, GROUPS = "X-User", "X-Groups"
+# Everyone may do what a key without a role may, and administrators all.
+RIGHTS = """
+["*"]
+rights = ["read", "review", "adjudicate"]
+[administrators]
+rights = ["read", "review", "adjudicate", "administer", "metrics"]
+[monitors]
+rights = ["metrics"]
+"""
 # code, mention, frequency, concepts of the candidates, confidence of the answer
 LINES: list[tuple[str, str, int, list[str | None], float | None]] = [
     ("L1", "headach", 10, ["AX:2", "AX:3"], 0.9),
@@ -71,9 +80,9 @@ class Service:
     store: ReviewStore
     index: Index
 
-    def as_(self, reviewer: str = "ann") -> TestClient:
-        """Return a client that asks as a reviewer."""
-        return TestClient(self.app, headers={HEADER: reviewer}, client=("127.0.0.1", 50_000))
+    def as_(self, reviewer: str = "ann", groups: str = "") -> TestClient:
+        """Return a client that asks as a reviewer, who may be an administrator."""
+        return TestClient(self.app, headers={HEADER: reviewer, GROUPS: groups}, client=("127.0.0.1", 50_000))
 
     def ids(self, project: str = "lab") -> list[int]:
         """Return the ids of a project's rows, in the order of the input."""
@@ -85,14 +94,21 @@ def index_of(folder: Path) -> Index:
 
 
 def service(
-    folder: Path, index: Index, *, source: str = "LAB", lines=LINES, blind: bool = True, **settings: Any
+    folder: Path,
+    index: Index,
+    *,
+    source: str = "LAB",
+    lines=LINES,
+    blind: bool = True,
+    rights: str = RIGHTS,
+    **settings: Any,
 ) -> Service:
     store = ReviewStore.open(folder / "reviews.sqlite", create=True, timeout=0.2)
     store.add_project(Project("lab", source, "text", "t", "AX 1", "m", "", blind))
     store.add_rows("lab", rows_of(lines))
-    made = app.create(
-        Settings(trust_user_header=HEADER, rate=0, **settings), Normalizer(index, encoder=HashEncoder()), store
-    )
+    (folder / "rights.toml").write_text(rights)
+    known = {"trust_user_header": HEADER, "trust_groups_header": GROUPS, "rights": folder / "rights.toml"}
+    made = app.create(Settings(rate=0, **known, **settings), Normalizer(index, encoder=HashEncoder()), store)
     return Service(made, store, index)
 
 

@@ -11,7 +11,8 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from alphita.index.store import build
-from alphita.service import failures, fhir, fhir_batch
+from alphita.service import access, failures, fhir, fhir_batch
+from alphita.service.access import ROLES, Identity
 from alphita.service.settings import Settings
 from tests.answer.synthetic import synthetic_terminology
 from tests.doubles import HashEncoder
@@ -46,7 +47,7 @@ def many(tmp_path_factory):
     names: dict[str, list[str]] = {}
     for concept, string in zip(terminology.term_concept, terminology.terms["string"].to_pylist(), strict=True):
         names.setdefault(terminology.concept_ids[int(concept)].as_py().partition(":")[2], []).append(string.lower())
-    app.dependency_overrides[fhir.keys.reviewer] = lambda: "ann"
+    app.dependency_overrides[access.identity] = lambda: Identity("ann", (ROLES["reader"],))
     return TestClient(app), names
 
 

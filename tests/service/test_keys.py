@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 from datetime import date
@@ -71,7 +72,7 @@ def test_every_entry_is_compared_in_constant_time(monkeypatch):
         ("", "holds no key"),
         ("# only a comment\n\n", "holds no key"),
         ("ann\n", ":1: 1 cells"),
-        (f"ann\t{'a' * 64}\t2030-01-01\tmore\n", "4 cells"),
+        (f"ann\t{'a' * 64}\t2030-01-01\treader\tmore\n", "5 cells"),
         ("ann\tmy-secret-key\n", "not a SHA-256"),
         (f"ann\t{'a' * 63}\n", "not a SHA-256"),
         (f"\t{'a' * 64}\n", "not a valid reviewer name"),
@@ -157,7 +158,7 @@ def test_a_proxys_header_says_who_asks(normalizer):
 def test_a_header_that_is_no_name_is_refused(value):
     doors = keys.Authentication(lambda *_: None, Settings(trust_user_header="X-User"))
     with pytest.raises(Refusal, match="valid user name"):
-        doors.identify({"type": "http", "headers": [(b"x-user", value)], "client": ("127.0.0.1", 1)})
+        asyncio.run(doors.identify({"type": "http", "headers": [(b"x-user", value)], "client": ("127.0.0.1", 1)}))
 
 
 def test_the_header_is_believed_from_the_proxy_only(normalizer):

@@ -13,7 +13,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import lines
 from alphita.errors import Rejects
 from alphita.index.store import build
-from alphita.review.records import ReviewRow
+from alphita.review.records import Decision, ReviewRow
 from alphita.review.store import ReviewStore
 from alphita.service import review_files
 from alphita.service.app import create
@@ -45,6 +45,9 @@ def serving(folder):
         (found,) = normalizer.normalize(["seizur"], top_k=3)
         rows = [ReviewRow(0, "lab", 1, "L1", "seizur", 1, {}, tuple(lines(1, found, 3)))]
         review_files.add(store, facts, rows, index)
+        # A disagreement to settle.
+        for reviewer, kind in (("ann", "nil"), ("bob", "reject")):
+            store.decide(Decision(reviewer, "lab", 1, reviewer, kind))
         yield create(Settings(rate=0, max_rows=50, max_top=20, seconds=60), normalizer, store)
 
 

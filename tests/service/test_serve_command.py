@@ -259,8 +259,9 @@ def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, 
     keys.add(path, "bob")
     code, lines = said("--keys", path)
     assert code == 0
-    (told,) = [line for line in lines if line.startswith("note") and " keys " in line]
+    told, of_bob = [line for line in lines if line.startswith("note") and " keys " in line]
     assert f"ann's key {state}" in told
+    assert "bob's key has no last day" in of_bob
     assert renewal in told
 
 

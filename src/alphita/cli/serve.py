@@ -52,6 +52,12 @@ class ServeSpec:
         None, metavar="NAME", panel=WHO, help="Add a key for this reviewer to --keys, print it, and exit."
     )
     key_days: int | None = option(None, least=1, panel=WHO, help="Days for which the new key is valid.")
+    role: tuple[str, ...] = option(
+        (),
+        panel=WHO,
+        help="Role of the new key: reader, reviewer, adjudicator (by default), administrator, monitor, or one of "
+        "--rights; repeatable.",
+    )
     error: float | None = option(None, like=ERROR)
     nil_error: float | None = option(None, like=NIL_ERROR)
     given: Choice = group(Choice)
@@ -72,18 +78,24 @@ def serve(spec: ServeSpec) -> None:
     alphita serve --to hpo --mappings reviews.db
 
     Logs go to stderr as JSON lines, without mentions. On Ctrl+C or SIGTERM the server finishes the requests in progress
-    and stops. On SIGHUP it reopens the file that stderr points to, and reads --keys again.
+    and stops. On SIGHUP it reopens the file that stderr points to, and reads --keys and --rights again.
     """
-    from alphita.service import keys
+    from alphita.service import access, keys
 
     settings = spec.settings
     if spec.new_key is not None:
         if settings.keys is None:
             raise UsageError("say by --keys FILE where the key's hash is to be kept")
+        roles = access.Roles(settings.rights)
+        roles.check(spec.role)
         last_day = keys.days_from_today(spec.key_days) if spec.key_days is not None else None
-        print(keys.add(settings.keys, spec.new_key, last_day))
-        print(f"this key of {spec.new_key} is shown only now; {settings.keys} holds its hash", file=sys.stderr)
+        print(keys.add(settings.keys, spec.new_key, last_day, spec.role))
+        may = ", ".join(roles.identity(spec.new_key, key=spec.role).rights())
+        said = f"this key of {spec.new_key} is shown only now; {settings.keys} holds its hash; it may: {may}"
+        print(said, file=sys.stderr)
         return
+    if spec.role:
+        raise UsageError("--role goes with --new-key NAME")
     if spec.check:
         _check(spec)
     else:
@@ -92,10 +104,11 @@ def serve(spec: ServeSpec) -> None:
 
 def usable(settings: Settings) -> Settings:
     """Return settings with the names of this machine, after a check of access and keys."""
-    from alphita.service import keys
+    from alphita.service import access, keys
     from alphita.service.limits import LOOPBACK_NAMES
 
     settings.check()
+    access.Roles(settings.rights)
     if settings.keys is not None:
         # An error in it is reported before anything is loaded.
         keys.usable(settings.keys, keys.load(settings.keys), clock.today())

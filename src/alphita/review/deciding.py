@@ -17,7 +17,18 @@ from alphita import registry
 from alphita.errors import InputError
 from alphita.review import rows, rules, tables
 from alphita.review.database import check_kinds, run, stored
-from alphita.review.records import KINDS, Busy, Conflict, Decision, Project, Rebase, Rebased, ReviewRow, Unknown
+from alphita.review.records import (
+    KINDS,
+    Busy,
+    Conflict,
+    Decision,
+    NoDisagreement,
+    Project,
+    Rebase,
+    Rebased,
+    ReviewRow,
+    Unknown,
+)
 from alphita.review.tables import among
 
 _KINDS: dict[str, type | UnionType] = {
@@ -90,6 +101,7 @@ def decide(connection: Connection, decision: Decision, *, seen: int | None = Non
 
     Raises:
         Conflict: there is a newer one than `seen`.
+        NoDisagreement: an adjudication of a row on which reviewers do not disagree.
         InputError: a missing or unknown kind, concept, relation or time, or a uid that is in use.
     """
     rules.check_actor(decision.reviewer, decision.uid)
@@ -108,6 +120,9 @@ def decide(connection: Connection, decision: Decision, *, seen: int | None = Non
     if run(connection, _BATCH, uid=decision.uid).fetchone():
         raise _uid_in_use(decision.uid)
     full = fill(_checked(decision, row), row, project)
+    said = (one for one in in_force(connection, [row.id]) if one.kind != "adjudicate")
+    if decision.kind == "adjudicate" and rules.settle(said)[0] != "disagreed":
+        raise NoDisagreement(f"reviewers do not disagree about row {row.id}: there is nothing to settle")
     if seen is not None:
         last = _newest(found, None if decision.kind == "adjudicate" else decision.reviewer)
         if last is not None and last.id > seen:

@@ -198,7 +198,7 @@ def _check_known(connection: Connection, what: str, name: str) -> None:
 
 
 _FINAL = (
-    select(_project.name, _project.source, _row.code, _row.mention, tables.detail.c.candidates)
+    select(_project.name, _row.id, _project.source, _row.code, _row.mention, tables.detail.c.candidates)
     .add_columns(_decision.concept_id, _decision.concept_name, _decision.relation)
     .join_from(tables.row, tables.project, _project.id == _row.project)
     .join(tables.decision, _decision.id == _row.settled_by)
@@ -212,6 +212,7 @@ class FinalMapping(NamedTuple):
     """The final meaning of a row; confidence and decision are the normalizer's, where people agreed with it."""
 
     project: str
+    row: int
     source: str
     code: str
     mention: str
@@ -245,6 +246,7 @@ class FinalMappings:
 
 def _final(
     project: str,
+    row: int,
     source: str,
     code: str,
     mention: str,
@@ -260,4 +262,4 @@ def _final(
     answer = candidates[0] if candidates else {}
     is_answer = answer.get("concept_id") == concept_id
     said = [answer.get(one) if is_answer else None for one in ("confidence", "decision")]
-    return FinalMapping(project, source, code or mention, mention, concept_id, name, relation, *said)
+    return FinalMapping(project, row, source, code or mention, mention, concept_id, name, relation, *said)

@@ -226,6 +226,10 @@ class Conflict(AlphitaError):
         self.newest = newest
 
 
+class NoDisagreement(AlphitaError):
+    """The row has no disagreement that could be adjudicated."""
+
+
 class Unknown(UsageError):
     """There is no such project or row."""
 

@@ -12,11 +12,22 @@ from sqlalchemy import Connection, func, select
 from alphita.mappings.record import Mapping
 from alphita.review import adding, deciding, memory, purging, queueing, rows, rules, tables
 from alphita.review.database import Database, backend_of
-from alphita.review.records import Bulk, Busy, Conflict, Decision, NotStored, Project, Standing, State, Unknown
+from alphita.review.records import (
+    Bulk,
+    Busy,
+    Conflict,
+    Decision,
+    NoDisagreement,
+    NotStored,
+    Project,
+    Standing,
+    State,
+    Unknown,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-__all__ = ["Busy", "Conflict", "NotStored", "ReviewStore", "Unknown"]
+__all__ = ["Busy", "Conflict", "NoDisagreement", "NotStored", "ReviewStore", "Unknown"]
 Method = Callable[Concatenate["ReviewStore", P], R]
 
 

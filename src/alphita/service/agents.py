@@ -314,6 +314,8 @@ class PostOnly(Gate):
         """Let the app answer a call."""
         if scope["path"] == PATH and scope["method"] != "POST":
             raise Refusal(405, "not_supported", "send calls by POST")
+        if scope["path"] == PATH:
+            scope["state"]["identity"].need("read")
         await self.app(scope, receive, send)
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from fastapi import FastAPI, Response
+from fastapi import Depends, FastAPI, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -25,7 +25,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from alphita.review.store import ReviewStore
-from alphita.service import failures, fhir, keys, logs, normalizing, pages, reconciling, reviewing
+from alphita.service import access, failures, fhir, keys, logs, normalizing, oidc, pages, reconciling, reviewing
 from alphita.service.audit import Audit, AuditFile
 from alphita.service.batching import Batcher
 from alphita.service.concepts import Finders
@@ -179,7 +179,8 @@ def create(
     audit = AuditFile(settings.audit) if settings.audit is not None else None
     parts = Parts(store, audit)
     figures.add(Usage(parts.folders, lambda: {"server": os.getpid()} | pids_of(further)))
-    ring = keys.KeyRing(settings.keys)
+    ring = keys.KeyRing(settings.keys, settings.rights)
+    issuer = oidc.Issuer(settings) if settings.oidc_issuer is not None else None
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
         title="Alphita",
@@ -190,11 +191,12 @@ def create(
         openapi_url=None,
         description="Maps strings to the medical concepts that they name, and keeps what people decide about them.",
         telemetry=NO_TELEMETRY,
+        dependencies=[Depends(access.check)],
         middleware=[
             Middleware(logs.RequestLog, figures, mentions=settings.log_mentions, proxies=networks),
             Middleware(Audit, audit),
             Middleware(Origins, settings),
-            Middleware(keys.Authentication, settings, open_paths, ring),
+            Middleware(keys.Authentication, settings, {*open_paths, *access.OPEN_PATHS}, ring, issuer),
             Middleware(Announcement, batcher, lifetime),
             Middleware(Limits, settings),
         ],
@@ -210,6 +212,8 @@ def create(
     app.include_router(fhir.router(store, normalizer.index, settings))
     if store is not None:
         app.include_router(reviewing.memory_router(settings, store))
+    if issuer is not None:
+        app.include_router(oidc.router(issuer))
     _operation(app, lifetime, normalizer, figures, parts)
     if open_paths:
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
@@ -217,17 +221,13 @@ def create(
 
 
 def reload(ring: keys.KeyRing, further: Sequence[Worker] = (), audit: AuditFile | None = None) -> None:
-    """Reopen the logs and read the keys anew."""
+    """Reopen the logs, and read keys and roles anew."""
     logs.reopen()
     for worker in further:
         worker.reopen_logs()
     if audit is not None:
         audit.reopen()
-    try:
-        ring.read()
-    except (AlphitaError, OSError) as error:
-        logs.LOGGER.error("the keys stay as they were", exc_info=error)
-    logs.event("reloaded", keys=len(ring.keys))
+    ring.reload()
 
 
 def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: logs.Metrics, parts: Parts) -> None:

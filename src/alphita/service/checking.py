@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
 from alphita.review import database
 from alphita.review.tables import VERSION
-from alphita.service import keys
+from alphita.service import access, keys, oidc
 from alphita.service.settings import Settings
 from alphita.terminology.store import load_terminology
 
@@ -61,6 +62,8 @@ def check(parts: Parts) -> Iterator[Finding]:
     for name, findings in (
         ("options", options),
         ("keys", lambda: _keys(parts.settings)),
+        ("rights", lambda: _rights(parts.settings)),
+        ("issuer", lambda: _issuer(parts.settings)),
         ("address", lambda: _address(parts)),
         ("index", index),
         ("terminology", lambda: _terminology(parts.terminology, opened)),
@@ -74,8 +77,8 @@ def check(parts: Parts) -> Iterator[Finding]:
 
 def _keys(settings: Settings) -> Iterator[Finding]:
     if settings.keys is None:
-        who = {"header": f"whom {settings.trust_user_header} names", "local": "this machine alone"}[settings.access]
-        yield Finding("keys", f"none: {who} may ask")
+        who = {"header": f"whom {settings.trust_user_header} names", "local": "this machine alone"}
+        yield Finding("keys", f"none: {who.get(settings.access, f'whom {settings.oidc_issuer} names')} may ask")
         return
     held = keys.load(settings.keys)
     today = clock.today(settings.keys.stat().st_mtime)
@@ -85,8 +88,31 @@ def _keys(settings: Settings) -> Iterator[Finding]:
             yield Finding("keys", f"{key.name}'s key expired on {key.last_day}; {renew}, and take its line out", "note")
         elif key.last_day is not None and key.last_day <= today + SOON:
             yield Finding("keys", f"{key.name}'s key ends on {key.last_day}; {renew}", "note")
+        elif key.last_day is None:
+            yield Finding("keys", f"{key.name}'s key has no last day: whoever finds it may use it; {renew}", "note")
     valid = keys.usable(settings.keys, held, today)
     yield Finding("keys", f"{len(valid)} valid, of {', '.join(sorted({key.name for key in valid}))}")
+
+
+def _rights(settings: Settings) -> Iterator[Finding]:
+    roles = access.Roles(settings.rights)
+    held = keys.load(settings.keys) if settings.keys is not None else []
+    of_keys = {role for key in held for role in key.roles}
+    for name in sorted(of_keys - roles.of_keys.keys()):
+        yield Finding("rights", f"no role is called {name!r}, which keys have: it gives them nothing", "note")
+    # The groups of whom a proxy or an issuer names are not known here.
+    if settings.trust_groups_header is None and settings.oidc_issuer is None:
+        for name, role in roles.own.items():
+            if name not in of_keys and not role.users and name != access.EVERYONE:
+                yield Finding("rights", f"nobody has the role {name!r} of {settings.rights}", "note")
+    if settings.rights is not None:
+        yield Finding("rights", f"{settings.rights}: {', '.join(sorted(roles.own))}")
+
+
+def _issuer(settings: Settings) -> Iterator[Finding]:
+    if settings.oidc_issuer is not None:
+        asyncio.run(oidc.Issuer(settings).read())
+        yield Finding("issuer", f"{settings.oidc_issuer}; let it return browsers to {settings.url}{oidc.CALLBACK}")
 
 
 def _address(parts: Parts) -> Iterator[Finding]:

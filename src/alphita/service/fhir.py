@@ -18,7 +18,8 @@ from alphita.index.store import Index
 from alphita.review import files
 from alphita.review.memory import FinalMappings
 from alphita.review.store import ReviewStore
-from alphita.service import fhir_batch, fhir_codes, fhir_expand, fhir_translate, keys
+from alphita.service import fhir_batch, fhir_codes, fhir_expand, fhir_translate
+from alphita.service.access import Asker, Identity
 from alphita.service.failures import FORM, Fault, media_type, pairs_of
 from alphita.service.fhir_batch import Pairs
 from alphita.service.fhir_parameters import (
@@ -64,7 +65,7 @@ class FhirJson(JSONResponse):
 class Operation(NamedTuple):
     """An operation: its answer, its parameters by type, an example, and the parameters that may be repeated."""
 
-    answer: Callable[[Values], dict[str, Any]]
+    answer: Callable[..., dict[str, Any]]
     known: dict[str, str]
     example: dict[str, str]
     repeated: tuple[str, ...] = ()
@@ -110,7 +111,7 @@ class Server:
             ),
         }
 
-    def ask(self, method: str, path: str, pairs: Pairs, resource: object = None) -> dict[str, Any]:
+    def ask(self, method: str, path: str, pairs: Pairs, resource: object = None, *, asker: Identity) -> dict[str, Any]:
         """Return the resource that answers a request for a path below the base; `resource` None: none was sent."""
         if path == "metadata" and method == "GET":
             return self._metadata(dict(pairs))
@@ -120,7 +121,7 @@ class Server:
         if method not in ("GET", "POST"):
             raise Fault("not-supported", "operations are asked by GET or POST", 405)
         given = values_of(pairs, resource if method == "POST" else None, operation.known, operation.repeated)
-        return operation.answer(given)
+        return self._translated(given, asker) if operation.answer == self._translated else operation.answer(given)
 
     def _metadata(self, query: Mapping[str, str]) -> dict[str, Any]:
         mode = query.get("mode", "full")
@@ -177,12 +178,14 @@ class Server:
             "implementation": {"description": DESCRIPTION},
         }
 
-    def _translated(self, values: Values) -> dict[str, Any]:
+    def _translated(self, values: Values, asker: Identity) -> dict[str, Any]:
         question = fhir_translate.question_of(values)
         if self._store is None or self._settled is None:
             raise Fault("not-found", "this service was started without a store of mappings (--mappings)", 404)
-        projects = [project.name for project in self._store.projects()]
-        found = fhir_translate.matches(self._settled, projects, question)
+        store = self._store
+        projects = [project.name for project in store.projects() if asker.may("read", project.name)]
+        every = fhir_translate.matches(self._settled, projects, question)
+        found = (match for match in every if asker.sees(store, match.row.project, match.row.row))
         return fhir_translate.answer(found, question, self.release)
 
 
@@ -234,26 +237,27 @@ def _add(routes: APIRouter, server: Server, settings: Settings) -> None:
             **more,
         )
 
-    def got(path: str) -> Callable[[Request], Response]:
-        def answer(request: Request) -> Response:
-            return FhirJson(server.ask("GET", path, request.query_params.multi_items()))
+    def got(path: str) -> Callable[..., Response]:
+        def answer(request: Request, asker: Asker) -> Response:
+            return FhirJson(server.ask("GET", path, request.query_params.multi_items(), asker=asker))
 
         return answer
 
-    def posted(path: str) -> Callable[[Sent], Response]:
-        def answer(sent: Sent = Depends(_sent)) -> Response:
-            return FhirJson(server.ask("POST", path, sent.pairs, sent.resource()))
+    def posted(path: str) -> Callable[..., Response]:
+        def answer(asker: Asker, sent: Sent = Depends(_sent)) -> Response:
+            return FhirJson(server.ask("POST", path, sent.pairs, sent.resource(), asker=asker))
 
         return answer
 
-    def batch(sent: Sent = Depends(_sent)) -> Response:
-        answers = fhir_batch.answer(sent.resource(), f"/fhir/{release}", server.ask, settings)
+    def batch(asker: Asker, sent: Sent = Depends(_sent)) -> Response:
+        ask = partial(server.ask, asker=asker)
+        answers = fhir_batch.answer(sent.resource(), f"/fhir/{release}", ask, settings)
         return Response(answers, media_type=MEDIA_TYPE)
 
     described: dict[str, Any] = {"parameters": [MODE, FORMAT]}
     summary = "Capability statement, or terminology capabilities"
     add("/metadata", got("metadata"), "metadata", summary, openapi_extra=described, responses=_documented(OPEN_FAULTS))
-    asked: dict[str, Any] = {"responses": _documented(FAULTS), "dependencies": [Depends(keys.reviewer)]}
+    asked: dict[str, Any] = {"responses": _documented(FAULTS)}
     example = {"method": "GET", "url": f"{CODE_SYSTEM}/$lookup?system={HPO}&code={SEIZURE}"}
     bundle = {"resourceType": "Bundle", "type": "batch", "entry": [{"request": example}]}
     described = {"parameters": [FORMAT], "requestBody": _body(bundle)}

@@ -1,6 +1,7 @@
-"""Who asks: API keys, each of one named reviewer; a header that a proxy sets; or nobody but this machine.
+"""Who asks: API keys, each of one named reviewer; a header that a proxy sets; an issuer's tokens; or this machine.
 
-A keys file has lines `name <tab> SHA-256 of the key, hexadecimal [<tab> last day, YYYY-MM-DD]`, several per name.
+A keys file has lines `name <tab> SHA-256 of the key, hexadecimal [<tab> last day, YYYY-MM-DD [<tab> roles]]`, several
+per name; the last day may be empty, and roles are separated by commas.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ipaddress
 import os
 import re
 import secrets
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -23,10 +25,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita import clock, textio
 from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.service import access, logs, oidc
+from alphita.service.access import Identity
 from alphita.service.failures import Gate, Refusal, client_of
 from alphita.service.limits import TOO_MANY, Pause, Rate
 from alphita.service.settings import Settings
 
+UNKNOWN = 401
+HOW_TO_GIVE = "give your key in one header, Authorization: Bearer KEY"
 # What everyone may see: whether it runs. The review page's files are added.
 OPEN = ("/health", "/ready")
 LOCAL = "local"
@@ -35,6 +41,8 @@ MAX_NAME_LENGTH = 100
 _HASH = re.compile(r"[0-9a-f]{64}")
 # Wrong keys that one address may send at once, and a second.
 WRONG_AT_ONCE, WRONG_A_SECOND = 20, 1.0
+# Seconds between two looks at the files.
+LOOK = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +52,12 @@ class Key:
     name: str
     digest: str
     last_day: date | None = None
+    roles: tuple[str, ...] = ()
 
 
 def load(path: Path) -> list[Key]:
     """Read a keys file."""
-    remedy = "a line is: name, tab, SHA-256 of the key, and perhaps tab, last day; make one by --new-key NAME"
+    remedy = "a line is: name, SHA-256 of the key, and perhaps last day and roles; make one by --new-key NAME"
     try:
         lines = list(textio.lines(path))
     except InputError as error:
@@ -63,7 +72,7 @@ def load(path: Path) -> list[Key]:
         if line.startswith("#"):
             continue
         cells = [cell.strip() for cell in line.split("\t")]
-        if len(cells) not in (2, 3):
+        if not 2 <= len(cells) <= 4:
             raise wrong(f"{len(cells)} cells")
         name, digest = check_name(cells[0], path, number), cells[1].lower()
         # Not shown: it might be the key itself, put there by mistake.
@@ -72,10 +81,11 @@ def load(path: Path) -> list[Key]:
         if digest in keys:
             raise wrong("the same key is there twice", "sha256", remedy=None)
         try:
-            last_day = date.fromisoformat(cells[2]) if len(cells) == 3 and cells[2] else None
+            last_day = date.fromisoformat(cells[2]) if len(cells) > 2 and cells[2] else None
         except ValueError:
             raise wrong("not a date", "last day", value=cells[2], remedy="write it as 2030-12-31") from None
-        keys[digest] = Key(name, digest, last_day)
+        roles = tuple(role.strip() for role in cells[3].split(",") if role.strip()) if len(cells) > 3 else ()
+        keys[digest] = Key(name, digest, last_day, roles)
     if not keys:
         raise InputError("holds no key", file=path, remedy=remedy)
     return list(keys.values())
@@ -106,14 +116,14 @@ def check_name(name: str, path: Path | None = None, line: int | None = None) -> 
     return name
 
 
-def add(path: Path, name: str, last_day: date | None = None) -> str:
+def add(path: Path, name: str, last_day: date | None = None, roles: Sequence[str] = ()) -> str:
     """Make a new key, append its hash to a keys file, and return it: it is nowhere else."""
     check_name(name)
     # An empty one is what a kill left of the first key.
     if path.exists() and path.stat().st_size:
         load(path)
     key = secrets.token_urlsafe(KEY_BYTES)
-    line = "\t".join([name, digest(key), *([last_day.isoformat()] if last_day else [])])
+    line = "\t".join([name, digest(key), last_day.isoformat() if last_day else "", ",".join(roles)]).rstrip("\t")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "rb+", buffering=0) as file:
@@ -151,68 +161,123 @@ def find(keys: Sequence[Key], key: str, today: date) -> Key | None:
 
 
 class KeyRing:
-    """The keys of a file, as it was read last; `written` is when, for the clock may have been set back since."""
+    """The keys and roles of the files, as they were read last.
 
-    def __init__(self, path: Path | None) -> None:
+    `written` is when the keys were, for the clock may have been set back since.
+    """
+
+    def __init__(self, path: Path | None, rights: Path | None = None) -> None:
         self.path, self.written = path, 0.0
         self.keys: list[Key] = []
+        self.roles = access.Roles(rights)
         self.read()
 
     def read(self) -> None:
-        """Read the file anew; one that is not as it should be changes nothing."""
+        """Read the files anew; one that is not as it should be changes nothing."""
+        self._looked, self._stamp = time.monotonic(), self._stamps()
+        keys = load(self.path) if self.path is not None else []
+        self.roles.read()
         if self.path is not None:
-            self.keys = load(self.path)
-            self.written = self.path.stat().st_mtime
+            self.keys, self.written = keys, self.path.stat().st_mtime
+
+    def reload(self) -> None:
+        """Read the files anew, and log it."""
+        try:
+            self.read()
+        except (AlphitaError, OSError) as error:
+            logs.LOGGER.error("the keys and roles stay as they were", exc_info=error)
+        logs.event("reloaded", keys=len(self.keys), roles=len(self.roles.own))
+
+    def refresh(self) -> None:
+        """Read the files anew if they have changed; it looks once a minute."""
+        if time.monotonic() >= self._looked + LOOK:
+            self._looked = time.monotonic()
+            if self._stamps() != self._stamp:
+                self.reload()
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        """Return what tells whether a file has changed."""
+        stamps = []
+        for path in (self.path, self.roles.path):
+            try:
+                found = path.stat() if path is not None else None
+            except OSError:
+                found = None
+            stamps.append((found.st_mtime_ns, found.st_size, found.st_ino) if found is not None else None)
+        return stamps
 
 
 class Authentication(Gate):
     """A middleware that lets in who may ask, and notes who it is in the request's state."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, open_paths: Collection[str] = (), ring: KeyRing | None = None
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        open_paths: Collection[str] = (),
+        ring: KeyRing | None = None,
+        issuer: oidc.Issuer | None = None,
     ) -> None:
         super().__init__(app)
         self.settings = settings
         self._open = {*OPEN, *open_paths}
-        self._ring = ring or KeyRing(settings.keys)
+        self._ring = ring or KeyRing(settings.keys, settings.rights)
+        self._issuer = issuer
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
-        self._header = (settings.trust_user_header or "").lower()
+        self._header, self._groups = ((name or "").lower() for name in settings.trusted_headers)
         self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the app answer who may ask, and anyone what is open."""
         state = scope.setdefault("state", {})
-        state["reviewer"] = None
+        state["identity"] = state["reviewer"] = None
+        self._ring.refresh()
         try:
-            state["reviewer"] = self.identify(scope)
-        except Refusal:
+            state["identity"] = await self.identify(scope)
+            state["reviewer"] = state["identity"].name
+        except Refusal as refusal:
             if scope["path"] not in self._open or scope["method"] not in ("GET", "HEAD"):
-                if wait := self._wrong.take(client_of(scope)):
+                if refusal.status == UNKNOWN and (wait := self._wrong.take(client_of(scope))):
                     await self._pause()
                     problem = "too many requests without a key"
                     raise Refusal(TOO_MANY, "too_many_requests", problem, retry_after=wait) from None
                 raise
         await self.app(scope, receive, send)
 
-    def identify(self, scope: Scope) -> str:
+    async def identify(self, scope: Scope) -> Identity:
+        """Return who asks, with their roles."""
         headers = Headers(scope=scope)
-        if self.settings.access == "keys":
-            return self._by_key(headers.getlist("authorization"))
+        if self.settings.access == "local":
+            return Identity(LOCAL, (access.ROLES["administrator"],))
         if self.settings.access == "header":
-            return self._by_header(headers.getlist(self._header), client_of(scope))
-        return LOCAL
+            given = headers.getlist(self._header), headers.getlist(self._groups) if self._groups else []
+            return self._by_header(*given, client_of(scope))
+        return await self._by_key(headers)
 
-    def _by_key(self, given: list[str]) -> str:
+    async def _by_key(self, headers: Headers) -> Identity:
+        """Return whose the key, or the issuer's token or session, is."""
+        given = headers.getlist("authorization")
+        if self._issuer is not None and not given:
+            return self._by_issuer(self._issuer.of_session(headers))
         if len(given) != 1:
-            raise Refusal(401, "no_key", "give your key in one header, Authorization: Bearer KEY")
+            raise Refusal(UNKNOWN, "no_key", HOW_TO_GIVE)
         scheme, _, key = given[0].partition(" ")
-        today = clock.today(self._ring.written)
-        found = find(self._ring.keys, key.strip(), today) if scheme.lower() == "bearer" else None
+        key = key.strip() if scheme.lower() == "bearer" else ""
+        # A token has three parts, and no key has a dot.
+        if self._issuer is not None and key.count(".") == 2:
+            return self._by_issuer(await self._issuer.of_token(key))
+        found = find(self._ring.keys, key, clock.today(self._ring.written)) if key else None
         if found is None:
-            raise Refusal(401, "wrong_key", "the key is not known; give it as Authorization: Bearer KEY")
-        return found.name
+            raise Refusal(UNKNOWN, "wrong_key", "the key is not known; give it as Authorization: Bearer KEY")
+        return self._ring.roles.identity(found.name, key=found.roles)
 
-    def _by_header(self, given: list[str], peer: str) -> str:
+    def _by_issuer(self, person: oidc.Person) -> Identity:
+        try:
+            return self._ring.roles.identity(check_name(person.name), groups=person.groups)
+        except InputError:
+            raise Refusal(UNKNOWN, "no_user", "the issuer does not give a valid user name; see --oidc-name") from None
+
+    def _by_header(self, given: list[str], groups: list[str], peer: str) -> Identity:
         try:
             address = ipaddress.ip_address(peer)
             # How a socket of both families names an address of IPv4.
@@ -222,22 +287,22 @@ class Authentication(Gate):
         # Whoever may open the socket is the proxy.
         is_socket = self.settings.socket is not None and not peer
         if not is_socket and (address is None or not any(address in network for network in self._proxies)):
-            raise Refusal(401, "not_the_proxy", "this server answers only requests from its proxy")
-        if len(given) != 1:
-            raise Refusal(401, "no_user", "the proxy must name the user in exactly one header")
+            raise Refusal(UNKNOWN, "not_the_proxy", "this server answers only requests from its proxy")
+        if len(given) != 1 or len(groups) > 1:
+            raise Refusal(UNKNOWN, "no_user", "the proxy must name the user in exactly one header, and groups in one")
         try:
             # Header bytes come as Latin-1; proxies write UTF-8.
-            return check_name(given[0].encode("latin-1").decode("utf-8").strip())
+            name, listed = (text.encode("latin-1").decode("utf-8") for text in (given[0], *(groups or [""])))
+            return self._ring.roles.identity(
+                check_name(name.strip()), groups={group.strip() for group in listed.split(",")}
+            )
         except (InputError, UnicodeError):
-            raise Refusal(401, "no_user", "the proxy's header does not hold a valid user name") from None
+            raise Refusal(UNKNOWN, "no_user", "the proxy's headers do not hold a valid user name and groups") from None
 
 
 def reviewer(request: Request) -> str:
     """Return the name of who asks: a FastAPI dependency."""
-    name = getattr(request.state, "reviewer", None)
-    if not name:
-        raise Refusal(401, "no_key", "give your key in one header, Authorization: Bearer KEY")
-    return str(name)
+    return access.identity(request).name
 
 
 def days_from_today(days: int) -> date:

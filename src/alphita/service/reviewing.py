@@ -1,6 +1,7 @@
 """The review API /api, and /mappings: earlier decisions.
 
 In a blind project a reviewer is given their own decisions only, until a row is adjudicated or they have decided it.
+Who may only adjudicate has nothing to decide blindly, and who administers a project exports all of it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from alphita.mappings.formats import Header, day_of
 from alphita.mappings.record import JOINT, Relation
 from alphita.options import from_values, options_of
 from alphita.review.records import Decision, Kind, Order, ReviewRow, Standing, State
-from alphita.review.store import Conflict, ReviewStore, Unknown
+from alphita.review.store import Conflict, NoDisagreement, ReviewStore, Unknown
 from alphita.service import audit, keys, review_files
+from alphita.service.access import Asker, Identity
 from alphita.service.concepts import Finders, choices, find_concept
 from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.normalizing import check_strings, json_only
@@ -173,6 +175,8 @@ class Route(APIRoute):
             except Conflict as conflict:
                 error = {"code": "conflict", "message": str(conflict), "field": "seen"}
                 return JSONResponse({"error": error, "newest": decision_json(conflict.newest)}, 409)
+            except NoDisagreement as error:
+                raise Refusal(409, "no_disagreement", str(error)) from None
             except Unknown as error:
                 raise Refusal(404, "not_found", str(error)) from None
 
@@ -191,10 +195,13 @@ def router(
     index = normalizer.index
 
     @routes.get("/me", summary="Current user and server")
-    def me(reviewer: Caller) -> dict[str, Any]:
+    def me(asker: Asker) -> dict[str, Any]:
+        """Return who asks, their rights (in each project), and what the server has."""
         return {
-            "reviewer": reviewer,
-            "projects": [asdict(project) for project in store.projects()] if store else [],
+            "reviewer": asker.name,
+            "rights": asker.rights(),
+            "login": settings.access == "oidc",
+            "projects": _projects(store, asker) if store else [],
             "version": __version__,
             "release": review_files.release_of(index),
             "model": index.manifest["model_hash"],
@@ -225,9 +232,9 @@ def _reading(
     """Add what only reads; `shown` says what a concept is; the index learned so many confirmed phrases."""
     formats = registry.names(FORMATS)
 
-    @routes.get("/projects", summary="All projects")
-    def projects(reviewer: Caller) -> dict[str, Any]:
-        return {"projects": [asdict(project) for project in store.projects()], "formats": formats}
+    @routes.get("/projects", summary="All projects that the caller may read")
+    def projects(asker: Asker) -> dict[str, Any]:
+        return {"projects": _projects(store, asker), "formats": formats}
 
     @routes.get("/projects/{name}", summary="One project", responses=documented(404))
     def project(name: Name, reviewer: Caller) -> dict[str, Any]:
@@ -270,22 +277,28 @@ def _reading(
         return detail_json(standing, reviewer, store.newest(row, reviewer), within)
 
     @routes.get("/projects/{name}/progress", summary="Progress and agreement", responses=documented(404))
-    def progress(name: Name, reviewer: Caller) -> dict[str, Any]:
-        return store.progress(name).to_json() | {"learned": learned}
+    def progress(name: Name, asker: Asker) -> dict[str, Any]:
+        """Return counts; in a blind project a reviewer is not told who else decided, and what."""
+        found = store.progress(name)
+        others = {*found.by_reviewer} - {asker.name}
+        if others and _is_blind(store, name, asker):
+            seen = store.disagreements(name, reviewer=asker.name) if asker.may("adjudicate", name) else ()
+            own = {one: count for one, count in found.by_reviewer.items() if one == asker.name}
+            disagreed = tuple(one.row.id for one in seen)
+            found = replace(found, by_kind={}, by_reviewer=own, pair=None, disagreed=disagreed)
+        return found.to_json() | {"learned": learned}
 
     @routes.get("/projects/{name}/disagreements", summary="Rows to adjudicate", responses=documented(404))
-    def disagreements(name: Name, reviewer: Caller) -> dict[str, Any]:
-        """Return the rows on which reviewers disagree; in a blind project, only rows that the caller has decided.
+    def disagreements(name: Name, asker: Asker) -> dict[str, Any]:
+        """Return the rows on which reviewers disagree; in a blind project, a reviewer only their own.
 
         `newest` is the id of the row's newest decision (an undone one or an undo too); send it as `seen` to settle it.
         """
+        blind_to = asker.name if _is_blind(store, name, asker) else None
         # Before the rows are read: what is decided between is then not taken as seen.
-        newest = {
-            disagreement.row.id: store.newest(disagreement.row.id)
-            for disagreement in store.disagreements(name, reviewer=reviewer)
-        }
-        found = store.disagreements(name, reviewer=reviewer)
-        details = [detail_json(one, reviewer, newest.get(one.row.id), lambda _: {}) for one in found]
+        newest = {one.row.id: store.newest(one.row.id) for one in store.disagreements(name, reviewer=blind_to)}
+        found = store.disagreements(name, reviewer=blind_to)
+        details = [detail_json(one, asker.name, newest.get(one.row.id), lambda _: {}) for one in found]
         return {"total": len(found), "rows": details}
 
 
@@ -371,8 +384,22 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
         summary="Settle a disagreement",
         responses=documented(404, 409, 422),
     )
-    def adjudicate(name: Name, row: RowId, asked: Settling, reviewer: Caller) -> dict[str, Any]:
-        return decided(name, row, asked, reviewer)
+    def adjudicate(name: Name, row: RowId, asked: Settling, asker: Asker) -> dict[str, Any]:
+        """Settle a row on which reviewers disagree; in a blind project, a reviewer decides on it first."""
+        if _is_blind(store, name, asker) and not store.standing(row, reviewer=asker.name).settled:
+            raise Refusal(409, "not_decided", "decide on this row yourself before you settle it")
+        return decided(name, row, asked, asker.name)
+
+
+def _projects(store: ReviewStore, asker: Identity) -> list[dict[str, Any]]:
+    """Return the projects that somebody may read, with their rights there."""
+    found = (project for project in store.projects() if asker.may("read", project.name))
+    return [asdict(project) | {"rights": asker.rights(project.name)} for project in found]
+
+
+def _is_blind(store: ReviewStore, name: str, asker: Identity) -> bool:
+    """Tell whether somebody still has to decide without knowing what others did."""
+    return store.project(name).blind and asker.may("review", name) and not asker.may("administer", name)
 
 
 def _check_project(row: ReviewRow, name: str) -> None:
@@ -413,14 +440,23 @@ def memory_router(settings: Settings, store: ReviewStore) -> APIRouter:
     routes = APIRouter(tags=["Review"], responses=documented(401, 403, 404, 408, 413, 415, 422, 429, 500, 503, 504))
 
     @routes.post("/mappings", dependencies=[Depends(json_only)])
-    def mappings(request: Request, asked: Annotated[Remembering, Body()]) -> Memory:
-        """Return earlier decisions on equal strings of a source."""
+    def mappings(request: Request, asked: Annotated[Remembering, Body()], asker: Asker) -> Memory:
+        """Return earlier decisions on equal strings of a source; not those that the caller still has to decide."""
         check_strings("mentions", asked.mentions, settings.max_rows, settings.max_characters)
         check_strings("source", [asked.source], 1, settings.max_characters)
         check_strings("project", [asked.project], 1, settings.max_characters)
         request.state.rows, request.state.asked = len(asked.mentions), asked.mentions
+        asker.need("read", asked.project)
+        names = [one.name for one in store.projects() if one.source == asked.source and asker.may("read", one.name)]
+        known: dict[str, Decision] = {}
         try:
-            known = store.remembered(asked.source, asked.mentions, project=asked.project)
+            for name in names if asked.project is None else [asked.project]:
+                for mention, decision in store.remembered(asked.source, asked.mentions, project=name).items():
+                    before = known.get(mention)
+                    if (before is None or (before.at, before.id) < (decision.at, decision.id)) and asker.sees(
+                        store, name, decision.row
+                    ):
+                        known[mention] = decision
         except Unknown as error:
             raise Refusal(404, "unknown_project", str(error), field="project") from None
         audit.note(mentions=len(asked.mentions), found=len(known))
