@@ -122,11 +122,12 @@ def client_of(
     store: Any = None,
     terminology: Any = None,
     further: Any = (),
+    reopen: Any = None,
     peer: str = "127.0.0.1",
     **settings: Any,
 ) -> Iterator[TestClient]:
     """Give a client of a new app that has started."""
-    made = app.create(Settings(**settings), normalizer, store, terminology, further)
+    made = app.create(Settings(**settings), normalizer, store, terminology, further, reopen)
     with TestClient(made, base_url=HERE, client=(peer, 40_000), raise_server_exceptions=False) as client:
         yield client
 

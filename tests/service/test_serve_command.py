@@ -41,9 +41,9 @@ def served(monkeypatch):
     monkeypatch.setattr("alphita.service.logs.configure", lambda **_: None)
     create = app.create
 
-    def noted(settings, normalizer, store=None, terminology=None, further=()):
+    def noted(settings, normalizer, store=None, terminology=None, further=(), reopen=None):
         found.update(settings=settings, store=store, further=list(further))
-        return create(settings, normalizer, store, terminology, further)
+        return create(settings, normalizer, store, terminology, further, reopen)
 
     monkeypatch.setattr(app, "create", noted)
     monkeypatch.setattr(command, "run_app", lambda served, settings, listening, show: found.update(listening=listening))

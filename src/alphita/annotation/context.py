@@ -63,12 +63,41 @@ class _Cue(NamedTuple):
     unless: int | None = None
 
 
+class _Among(NamedTuple):
+    """The cues of a sentence that count among its mentions, and the beginnings of those that negate one."""
+
+    cues: list[_Cue]
+    negating: frozenset[int]
+
+    @classmethod
+    def of(cls, cues: Sequence[_Cue], mentions: Sequence[Place]) -> _Among:
+        """Leave out the cues within larger mentions, and those that a mention stands before."""
+        starts = sorted({place.start for place in mentions})
+        ends: list[int] = []
+        longest = {place.start: place.end for place in sorted(mentions)}
+        for start in starts:
+            ends.append(max(longest[start], ends[-1] if ends else 0))
+
+        def is_free(cue: _Cue) -> bool:
+            one = cue.context
+            before = bisect_left(starts, one.start)
+            if cue.unless is not None and bisect_left(starts, cue.unless) < before:
+                return False
+            is_inside = before > 0 and ends[before - 1] >= one.end
+            return not is_inside and longest.get(one.start, 0) <= one.end
+
+        negating = (cue for cue in cues if cue.context.category == NEGATED)
+        of = (cue.context.start for cue in negating if bisect_left(starts, cue.low) < bisect_left(starts, cue.high))
+        return cls([cue for cue in cues if is_free(cue)], frozenset(of))
+
+
 class Contexts:
     """The cues of one text, sentence by sentence, and the items of its forms."""
 
     def __init__(self, cues: Sequence[Sequence[_Cue]], items: Sequence[Item], text: str) -> None:
         self._cues, self._items, self._text = cues, items, text
         self._values = sorted(item.value for item in items)
+        self._last: tuple[int, Sequence[Place], _Among] | None = None
 
     def of(self, sentence: int, pieces: Sequence[Place], mentions: Sequence[Place] = ()) -> tuple[Context, ...]:
         """Return what is said of a mention: each category once, by the nearest cue that reaches its last part."""
@@ -91,35 +120,27 @@ class Contexts:
         item = self._item(pieces[0].start, pieces[-1].end)
         return item is None and any(
             one.category == UNCLEAR
-            and (one.end <= pieces[0].start or not any(self._negates(sentence, one, other) for other in mentions))
+            and (one.end <= pieces[0].start or one.start not in self._among(sentence, mentions).negating)
             for one in self._reaching(sentence, pieces, mentions, item)
         )
 
-    def _negates(self, sentence: int, one: Context, mention: Place) -> bool:
-        """Tell whether the word of a cue negates a mention."""
-        return any(
-            cue.context.start == one.start and cue.context.category == NEGATED and cue.low <= mention.start < cue.high
-            for cue in self._cues[sentence]
-        )
+    def _among(self, sentence: int, mentions: Sequence[Place]) -> _Among:
+        """Return what the mentions of a sentence leave of its cues; the mentions are the same for each of them."""
+        if self._last is None or self._last[0] != sentence or self._last[1] is not mentions:
+            self._last = sentence, mentions, _Among.of(self._cues[sentence], mentions)
+        return self._last[2]
 
     def _reaching(
         self, sentence: int, pieces: Sequence[Place], mentions: Sequence[Place], item: Item | None
     ) -> Iterator[Context]:
         """Yield the cues that reach a mention, those of its item if it is one of a form."""
-        for cue in self._cues[sentence]:
+        for cue in self._among(sentence, mentions).cues:
             one = cue.context
-            if item is not None and not _is_of_item(one, item):
+            if cue.low > pieces[-1].start or cue.high <= pieces[0].start or (item and not _is_of_item(one, item)):
                 continue
             reaches = any(cue.low <= piece.start < cue.high for piece in pieces)
-            if not reaches or any(one.start < piece.end and piece.start < one.end for piece in pieces):
-                continue
-            if cue.unless is not None and any(cue.unless <= place.start < one.start for place in mentions):
-                continue
-            if any(
-                place.start <= one.start and one.end <= place.end and len(one.cue) < place.size for place in mentions
-            ):
-                continue
-            yield one
+            if reaches and not any(one.start < piece.end and piece.start < one.end for piece in pieces):
+                yield one
 
     def parts(self, start: int, end: int) -> bool:
         """Tell whether a value of a form stands inside a place, which is then no single mention."""

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from alphita.answer.assigned import SIDES, sides_of
 from alphita.answer.candidates import CandidateTable
-from alphita.index.lookup import MAX_ENCODED_CHARACTERS
 from alphita.index.segment import Segment
 from alphita.mention.assertion import AMBIGUOUS, DENIED, ONE_SIDE, SEVERAL, WELL, is_well, parts_of
 from alphita.mention.reader import SHORT_CAPITALS, Mention
@@ -76,7 +75,7 @@ def vetoes_of(
         has_same_words: (c,) with the same words as the string that found them.
     """
     reasons = [mention.doubt for mention in mentions]
-    strings = [mention.string[:MAX_ENCODED_CHARACTERS] for mention in mentions]
+    strings = [mention.string for mention in mentions]
     short = {
         row: [reading for reading in mention.readings if reading.source == ABBREVIATION]
         for row, mention in enumerate(mentions)

@@ -24,6 +24,7 @@ from alphita.service.settings import WHO, Settings, is_loopback
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import NormalizerOptions
+    from alphita.index.store import Index
 
 
 # The number of the first socket that systemd opens.
@@ -122,31 +123,24 @@ def _run(spec: ServeSpec) -> None:
     threads = machine.set_threads(spec.running.threads)
     options = replace(spec.answering(), threads=threads)
     from alphita.answer.normalizer import Normalizer
-    from alphita.calibrate.from_mappings import confirmed
-    from alphita.index.sources import index_of
-    from alphita.review import database
     from alphita.review.store import ReviewStore
     from alphita.service import app, logs, review_files
     from alphita.service.checking import confidence
-    from alphita.service.workers import Opening, Worker, contents_opened, default_processes
+    from alphita.service.workers import Reopening, default_processes
     from alphita.terminology.store import load_terminology
 
     to, mappings = _served(spec)
     listening = listen(spec.settings)
     drafts.clear_up()
     with listening:
-        given = spec.given
         if spec.demo:
             review_files.DEMO_STORE.parent.mkdir(parents=True, exist_ok=True)
-        if mappings is not None and database.look(mappings, 10.0).version is not None:
-            with ReviewStore.open(mappings) as decided:
-                given = replace(given, confirmed=confirmed(decided))
-        index = index_of(to, given, threads=threads)
+        open_index = partial(_index_of, to, spec.given, mappings, threads)
+        index = open_index()
         processes = spec.settings.processes or default_processes(options.device, threads)
         options = replace(options, threads=machine.set_threads(max(1, threads // processes)))
         normalizer = Normalizer(index, options=options)
         normalizer.encoder()  # a damaged model is reported now, not with the first request
-        opening = Opening(index.path, contents_opened(index), options, spec.settings.log_mentions)
         if spec.demo:
             review_files.fill_demo(review_files.DEMO_STORE, normalizer)
         opened = load_terminology(spec.terminology) if spec.terminology is not None else None
@@ -160,12 +154,25 @@ def _run(spec: ServeSpec) -> None:
             logs.configure(mentions=spec.settings.log_mentions)
             if (finding := confidence(normalizer)).state != "ok":
                 logs.warn("no calibration of its own", message=finding.text)
-            further = [Worker(opening) for _ in range(processes - 1)]
-            served = app.create(spec.settings, normalizer, store, opened, further)
+            reopening = Reopening(open_index, options, spec.settings.log_mentions, spec.terminology, processes)
+            served = app.create(spec.settings, normalizer, store, opened, reopening.further(index), reopening)
             run_app(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())
         finally:
             if store is not None:
                 store.close()
+
+
+def _index_of(to: str, given: Choice, mappings: str | None, threads: int) -> Index:
+    """Return the index that is to be served, with the phrases confirmed by now; it may have to be built."""
+    from alphita.calibrate.from_mappings import confirmed
+    from alphita.index.sources import index_of
+    from alphita.review import database
+    from alphita.review.store import ReviewStore
+
+    if mappings is not None and database.look(mappings, 10.0).version is not None:
+        with ReviewStore.open(mappings) as decided:
+            given = replace(given, confirmed=confirmed(decided))
+    return index_of(to, given, threads=threads)
 
 
 def _served(spec: ServeSpec) -> tuple[str, str | None]:

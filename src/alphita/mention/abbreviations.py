@@ -152,7 +152,7 @@ def _part(short: str, long: str) -> Meaning | None:
 Source = Literal["terminology", "input", "list", "clinic"]
 # Expansions of one mention.
 MOST = 8
-# Maximum short forms expanded in one mention: a string with more is a whole text.
+# Maximum short forms looked at in one mention: a string with more is a whole text.
 MAX_SPANS = 64
 _FORMAT = 1
 
@@ -320,13 +320,12 @@ class Abbreviations:
         choices = self._choices(stripped, shouted, whole, words, language, clinic)
         spans = [_Span(0, len(stripped), choices, " ")] if choices else []
         if not spans:
-            for hit in inside(stripped, [*whole, *self._sources.values(), *clinic.own, *clinic.others]):
+            hits = inside(stripped, [*whole, *self._sources.values(), *clinic.own, *clinic.others])
+            for hit in itertools.islice(hits, MAX_SPANS):
                 rest = f" {clean(stripped[: hit.start])} {clean(stripped[hit.end :])} "
                 words_around, short = (words or set()) | _words(rest), stripped[hit.start : hit.end]
                 if choices := self._choices(short, shouted, whole, words_around, language, clinic):
                     spans.append(_Span(hit.start, hit.end, choices, rest))
-                    if len(spans) == MAX_SPANS:
-                        break
         if spans:
             for chosen in itertools.islice(itertools.product(*(span.choices for span in spans)), 2 * MOST):
                 found.append(_written_out(stripped, spans, chosen))

@@ -32,6 +32,7 @@ TOP = "root: the concept is the one above all others, and says nothing"
 ONE_SIDE = "side: the mention has one, and another concept is that of one side"
 STATUS_APART = "status: only one of the two is past or of the family"
 SHARED_CODE = "ambiguous: the code is that of several concepts"
+TOO_LONG = "length: only the first 4,096 characters of the mention are read"
 BARE_CODE = "code: it may be a code, or the name of something else"
 # Of ICD-10 and its like: "E11.9", "E11", "E08-E13".
 _BARE_CODE = re.compile(r"[A-Z]\d[0-9A-Z](?:\.?[0-9A-Z]{1,4}|-[A-Z]\d[0-9A-Z])?")

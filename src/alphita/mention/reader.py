@@ -82,8 +82,7 @@ class Mention:
     @property
     def assertion(self) -> str | None:
         """Why it does not affirm a finding, a text with a label; None if it does."""
-        # Computed only when needed: for a cell of one megabyte it takes a second.
-        return assertion.doubt_of(self.text)
+        return assertion.doubt_of(self.text[:MAX_ENCODED_CHARACTERS])
 
 
 def _expanded(string: str, expansions: Sequence[Reading]) -> frozenset[str]:
@@ -117,14 +116,17 @@ class MentionReader:
         view: View = WHOLE,
     ) -> list[Mention]:
         """Read mentions, each with its context and language."""
-        texts, parted = mentions, [laboratory_tests.parted(mention) for mention in mentions]
+        texts, parted = mentions, [laboratory_tests.parted(mention[:MAX_ENCODED_CHARACTERS]) for mention in mentions]
         mentions = [label for label, _, _ in parted]
-        cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
+        # Cleaning makes several of some characters.
+        cleaned = [one[:MAX_ENCODED_CHARACTERS] for one in clean_many(mentions, self.index.rules)]
+        cleaned = self._untagged(cleaned)
         readings = self._readings(mentions, cleaned, contexts, languages, view)
         of_values = self._read_orders(cleaned, readings, view) | self._read_imaging(cleaned, readings, view)
         of_values |= self._read_laboratory(cleaned, readings, view) | self._without_finding(cleaned)
         tests = self._read_tests(parted, cleaned, readings, of_values, view)
-        doubts = self._doubts([string[:MAX_ENCODED_CHARACTERS] for string in cleaned], readings)
+        doubts = self._doubts(cleaned, readings)
+        of_values |= {row: assertion.TOO_LONG for row, text in enumerate(texts) if len(text) > MAX_ENCODED_CHARACTERS}
         return [
             Mention(
                 texts[row],
@@ -141,7 +143,7 @@ class MentionReader:
         ]
 
     def _status(self, string: str) -> int:
-        status = axes.status_of(string[:MAX_ENCODED_CHARACTERS]) if self.respell else 0
+        status = axes.status_of(string) if self.respell else 0
         return status if status != axes.PAST or self.habits.tells(status) else 0
 
     def _untagged(self, cleaned: Sequence[str]) -> list[str]:
@@ -267,7 +269,6 @@ class MentionReader:
         named = [
             (row, reading)
             for row in np.flatnonzero(self.index.rows(cleaned) < 0).tolist()
-            if len(cleaned[row]) <= MAX_ENCODED_CHARACTERS
             for reading in imaging.readings([cleaned[row], *(one.string for one in readings[row])])
         ]
         doubts: dict[int, str] = {}
@@ -325,7 +326,7 @@ class MentionReader:
             tests = self.tests
         if not (self.respell and tests):
             return {}
-        read = [tests.read(label[:MAX_ENCODED_CHARACTERS], *measured) for label, *measured in parted]
+        read = [tests.read(label, *measured) for label, *measured in parted]
         names = [(row, reading) for row, label in enumerate(read) for reading in label.readings if label.said.usual]
         known: dict[int, tuple[Reading, ...]] = {}
         for row, reading in self._indexed(names, view):

@@ -251,7 +251,7 @@ def read_list(path: Path) -> list[Meaning]:
     for row in rows:
         forms.add(row.meaning)
         by_short.setdefault(written(row.meaning.short), []).append(row)
-    held = {id(row): inside(written(row.meaning.long), [forms]) for row in rows}
+    held = {id(row): [*inside(written(row.meaning.long), [forms])] for row in rows}
     needs = {
         short: [written(meaning.short) for row in some for found in held[id(row)] for meaning in found.meanings]
         for short, some in by_short.items()
@@ -263,12 +263,12 @@ def read_list(path: Path) -> list[Meaning]:
     return [row.meaning._replace(long=text) for row in rows for text in _replaced(row, held[id(row)], longs)]
 
 
-def inside(text: str, forms: Sequence[ShortForms]) -> list[Found]:
-    """Return the short forms in a text, left to right, not overlapping, longer ones first."""
+def inside(text: str, forms: Sequence[ShortForms]) -> Iterator[Found]:
+    """Yield the short forms in a text, left to right, not overlapping, longer ones first."""
     tokens = list(TOKEN.finditer(text))
     shouted = is_shouted(text)
     known = [source.first_tokens for source in forms if source.first_tokens]
-    found, place = [], 0
+    place = 0
     while place < len(tokens):
         first = tokens[place][0].lower()
         if not any(first in some for some in known):
@@ -282,10 +282,9 @@ def inside(text: str, forms: Sequence[ShortForms]) -> list[Found]:
                 # "w/" and "K+" end in a sign.
                 meanings, end = _meanings(text[start : end + 1], forms, shouted), end + 1
             if meanings:
-                found.append(Found(start, end, meanings))
+                yield Found(start, end, meanings)
                 break
         place += count if meanings else 1
-    return found
 
 
 def _meanings(string: str, forms: Sequence[ShortForms], shouted: bool) -> list[Meaning]:

@@ -140,6 +140,7 @@ ROUTES: dict[str, str] = {
     **dict.fromkeys(("POST /normalize", "POST /annotate", "POST /embed", "POST /mappings"), "read"),
     **dict.fromkeys(("GET /api/{path:path}", "POST /api/{path:path}"), "read"),
     "GET /metrics": "metrics",
+    "POST /admin/reload": "administer",
     "GET /api/projects": "read",
     "GET /api/projects/{name}": "read",
     "GET /api/projects/{name}/progress": "read",

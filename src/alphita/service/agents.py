@@ -291,12 +291,8 @@ def create(normalizer: Normalizer, settings: Settings) -> Starlette:
         max_request_body_size=settings.max_body,
         transport_security=security,
     )
-    figures = logs.Metrics(
-        version=__version__,
-        index=normalizer.index.content_hash,
-        model=normalizer.index.manifest["model_hash"],
-        waiting=lambda: 0.0,
-    )
+    figures = logs.Metrics(version=__version__, waiting=lambda: 0.0)
+    figures.serve(normalizer.index)
     # The last that is added is the first that is passed.
     made.add_middleware(PostOnly)
     made.add_middleware(Limits, settings=settings)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import ipaddress
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from fastapi import Depends, FastAPI, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,7 +24,6 @@ from alphita import __version__
 from alphita.answer.calibration_store import Assurance
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
-from alphita.index.store import Index
 from alphita.review.store import ReviewStore
 from alphita.service import access, failures, fhir, keys, logs, normalizing, oidc, pages, reconciling, reviewing
 from alphita.service.audit import Audit, AuditFile
@@ -33,7 +33,7 @@ from alphita.service.limits import WATCHED, Limits, Origins
 from alphita.service.parts import Parts
 from alphita.service.settings import Settings
 from alphita.service.usage import Usage
-from alphita.service.workers import Worker, contents, contents_opened, is_room, pids_of
+from alphita.service.workers import Contents, Opened, Worker, contents, contents_opened, is_room, pids_of
 from alphita.terminology.store import Terminology
 
 PAGE = Path(__file__).parent / "page"
@@ -48,8 +48,11 @@ NO_TELEMETRY: Any = {
 }
 State = Literal["starting", "ready", "replaced", "failed", "unwritable", "stopping"]
 REPLACED = "the index or its calibration has changed since the server started; start the server again"
-# Seconds between two looks at the index's folder.
-LOOK = 1.0
+# Seconds between two looks at the index's folder, and at the requests of an index that is no longer in service.
+LOOK, RETIRING = 1.0, 0.1
+
+
+Reopen = Callable[[Contents], "Serving | None"]
 
 
 class Health(BaseModel):
@@ -70,84 +73,185 @@ class Readiness(BaseModel):
     unwritable: dict[str, str] = Field({}, description="what cannot be written (reviews, audit, log), and why")
 
 
-class Announcement(failures.Gate):
-    """A middleware that announces a request to the batcher, and refuses work once the index was replaced."""
+@dataclass(eq=False)
+class Serving:
+    """One opened index with all that answers from it; a request is answered by one alone.
 
-    def __init__(self, app: ASGIApp, batcher: Batcher[Any, Any], lifetime: Lifetime) -> None:
+    Attributes:
+        starting: its further processes, as long as they do not answer yet.
+        routes: those of the app, over this index.
+        requests: those that began while it was in service.
+    """
+
+    normalizer: Normalizer
+    batcher: Batcher[normalizing.Question, Any]
+    further: Sequence[Worker]
+    routes: list[BaseRoute] = field(default_factory=list)
+    requests: int = 0
+
+    def __post_init__(self) -> None:
+        self.starting = [*self.further]
+        self.contents = contents_opened(self.normalizer.index)
+
+    def is_changed(self) -> bool:
+        """Tell whether the index's folder holds something else by now."""
+        return contents(self.normalizer.index.path) != self.contents
+
+    async def warm_up(self) -> None:
+        questions = [normalizing.Question(string) for string in WARM_UP]
+        await self.batcher.ask(normalizing.NormalizeKind(1, False), questions)
+        await self.batcher.ask(normalizing.EncodeKind(), questions)
+
+    async def start_further(self) -> None:
+        """Let further processes help, one after the other, as long as there is memory for them."""
+        while self.starting:
+            processes = 1 + len(self.further) - len(self.starting)
+            if not is_room():
+                logs.event("no memory for further processes", processes=processes)
+                return
+            try:
+                await run_in_threadpool(self.starting[0].warm_up)
+            except (RuntimeError, AlphitaError) as error:
+                logs.LOGGER.error("a further process cannot answer", exc_info=error)
+                return
+            if self.starting:
+                self.batcher.add(self.starting.pop(0))
+                logs.event("answering", processes=processes + 1)
+
+    async def close(self) -> None:
+        """Answer what is waiting, and end the processes."""
+        self.starting = []
+        await self.batcher.close()
+        for worker in self.further:
+            worker.close()
+
+
+class Announcement(failures.Gate):
+    """A middleware that announces a request to the batcher, and refuses work where the index was replaced."""
+
+    def __init__(self, app: ASGIApp, lifetime: Lifetime) -> None:
         super().__init__(app)
-        self.batcher, self.lifetime = batcher, lifetime
+        self.lifetime = lifetime
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the app answer, unless the index was replaced."""
         if scope["path"] not in WATCHED and self.lifetime.now() == "replaced":
             raise failures.Refusal(503, "index_replaced", REPLACED)
         is_announced = scope["method"] == "POST" and scope["path"] in normalizing.ASKED_TOGETHER
-        with self.batcher.announce() if is_announced else contextlib.nullcontext() as arrival:
-            scope.setdefault("state", {})["arrival"] = arrival
-            await self.app(scope, receive, send)
+        serving = self.lifetime.serving
+        serving.requests += 1
+        try:
+            with serving.batcher.announce() if is_announced else contextlib.nullcontext() as arrival:
+                scope.setdefault("state", {})["arrival"] = arrival
+                await self.app(scope, receive, send)
+        finally:
+            serving.requests -= 1
 
 
 class Lifetime:
-    """Warms the server up when it begins, and tells in which state it is."""
+    """Warms the server up when it begins, puts another index into service, and tells in which state it is."""
 
-    def __init__(
-        self, batcher: Batcher[normalizing.Question, Any], index: Index, further: Sequence[Worker] = ()
-    ) -> None:
+    def __init__(self, serving: Serving, put: Callable[[Serving], None], reopen: Reopen | None = None) -> None:
         self.state: State = "starting"
-        self._batcher, self._further = batcher, further
-        self._index, self._opened = index.path, contents_opened(index)
-        self._looked, self._is_replaced = time.monotonic(), False
+        self.serving = serving
+        self._put, self._reopen = put, reopen
+        self._looked, self._is_replaced, self._tried = time.monotonic(), False, serving.contents
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reloading: asyncio.Task[None] | None = None
 
     def now(self) -> State:
         """Return the state, as the index's folder is now, or was a moment ago."""
-        if time.monotonic() >= self._looked + LOOK:
-            was, self._is_replaced = self._is_replaced, contents(self._index) != self._opened
+        if self._reopen is None and time.monotonic() >= self._looked + LOOK:
+            was, self._is_replaced = self._is_replaced, self.serving.is_changed()
             self._looked = time.monotonic()
             if self._is_replaced and not was:
-                logs.warn("index replaced", index=str(self._index), message=REPLACED)
+                logs.warn("index replaced", index=str(self.serving.normalizer.index.path), message=REPLACED)
         return "replaced" if self._is_replaced and self.state == "ready" else self.state
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.get_running_loop().create_task(self._warm_up())
+        self._loop = asyncio.get_running_loop()
+        warming, looking = self._begin(self._warm_up()), self._begin(self._look())
         try:
             yield
         finally:
             self.state = "stopping"
-            logs.event("stopping", waiting=self._batcher.waiting)
-            await asyncio.wait([warming])
-            await self._batcher.close()
-            for worker in self._further:
-                worker.close()
+            logs.event("stopping", waiting=self.serving.batcher.waiting)
+            looking.cancel()
+            self.serving.starting = []
+            await asyncio.wait([warming, *self._tasks])
+            await self.serving.close()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _warm_up(self) -> None:
-        questions = [normalizing.Question(string) for string in WARM_UP]
         try:
-            await self._batcher.ask(normalizing.NormalizeKind(1, False), questions)
-            await self._batcher.ask(normalizing.EncodeKind(), questions)
+            await self.serving.warm_up()
         except Exception as error:
             self.state = "failed"
             logs.LOGGER.error("cannot answer", exc_info=error)
         else:
             self.state = "ready"
             logs.event("ready")
-            await self._further_warm_up()
+            await self.serving.start_further()
 
-    async def _further_warm_up(self) -> None:
-        """Let further workers help, one after the other, as long as there is memory for them."""
-        for number, worker in enumerate(self._further, 2):
-            if self.state == "stopping":
-                return
-            if not is_room():
-                logs.event("no memory for further processes", processes=number - 1)
+    async def _look(self) -> None:
+        """Reload the index when its folder has changed."""
+        while self._reopen is not None:
+            await asyncio.sleep(LOOK)
+            there = contents(self.serving.normalizer.index.path)
+            if self.state == "ready" and there not in (self.serving.contents, self._tried) and None not in there[:1]:
+                self._tried = there
+                with contextlib.suppress(Exception):  # the log says why
+                    await self.reload()
+
+    def reload_soon(self) -> None:
+        """Reload: to be called by a signal."""
+        if self._reopen is not None and self.state == "ready":
+            self._loop.call_soon_threadsafe(self._reload)
+
+    async def reload(self) -> None:
+        """Open the index anew, if there is another one, and put it into service; raise what is wrong with it."""
+        await asyncio.shield(self._reload())
+
+    def _reload(self) -> asyncio.Task[None]:
+        if self._reloading is None or self._reloading.done():
+            self._reloading = self._begin(self._change())
+            # Of one that nobody waits for, the log says why it failed.
+            self._reloading.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return self._reloading
+
+    async def _change(self) -> None:
+        was = self.serving
+        try:
+            if self._reopen is None:
+                raise AlphitaError("this server cannot open another index; start it again")
+            if (new := await run_in_threadpool(self._reopen, was.contents)) is None:
                 return
             try:
-                await run_in_threadpool(worker.warm_up)
-            except (RuntimeError, AlphitaError) as error:
-                logs.LOGGER.error("a further process cannot answer", exc_info=error)
-                return
-            self._batcher.add(worker)
-            logs.event("answering", processes=number)
+                await new.warm_up()
+                await new.start_further()
+            except BaseException:
+                await new.close()
+                raise
+        except Exception as error:
+            logs.LOGGER.error("the index stays as it was", exc_info=error)
+            raise
+        self._put(new)
+        self.serving = new
+        logs.event("index reloaded", index=new.normalizer.index.content_hash)
+        self._begin(self._retire(was, new))
+
+    async def _retire(self, was: Serving, new: Serving) -> None:
+        """Let an index answer the requests that began with it; then its processes and its memory are free."""
+        while was.requests and self.state != "stopping":
+            await asyncio.sleep(RETIRING)
+        await was.close()
+        await new.start_further()
 
 
 def create(
@@ -156,32 +260,61 @@ def create(
     store: ReviewStore | None = None,
     terminology: Terminology | None = None,
     further: Sequence[Worker] = (),
+    reopen: Callable[[Contents], Opened | None] | None = None,
 ) -> FastAPI:
-    """Return the app."""
+    """Return the app.
+
+    Args:
+        reopen: opens what is to be served when the server is told to reload; None: it is what was opened already.
+            Without it, the server refuses to answer once the index's folder has changed.
+    """
     settings.check()
-    work = normalizing.Work(normalizer)
-    figures = logs.Metrics(
-        version=__version__,
-        index=normalizer.index.content_hash,
-        model=normalizer.index.manifest["model_hash"],
-        waiting=lambda: batcher.waiting,
-    )
-    batcher: Batcher[normalizing.Question, Any] = Batcher(
-        work,
-        cost=normalizing.cost,
-        budget=settings.batch_tokens,
-        window=settings.window_ms / 1000,
-        capacity=settings.queue,
-        observe=figures.batch,
-    )
-    lifetime = Lifetime(batcher, normalizer.index, further)
+    figures = logs.Metrics(version=__version__, waiting=lambda: lifetime.serving.batcher.waiting)
     networks = [ipaddress.ip_network(network) for network in settings.proxies]
     audit = AuditFile(settings.audit) if settings.audit is not None else None
     parts = Parts(store, audit)
-    figures.add(Usage(parts.folders, lambda: {"server": os.getpid()} | pids_of(further)))
+    figures.add(Usage(parts.folders, lambda: {"server": os.getpid()} | pids_of(lifetime.serving.further)))
     ring = keys.KeyRing(settings.keys, settings.rights)
     issuer = oidc.Issuer(settings) if settings.oidc_issuer is not None else None
     open_paths = page_paths() if store is not None else set()
+
+    def serving(opened: Opened) -> Serving:
+        normalizer, terminology, further = opened
+        batcher: Batcher[normalizing.Question, Any] = Batcher(
+            normalizing.Work(normalizer),
+            cost=normalizing.cost,
+            budget=settings.batch_tokens,
+            window=settings.window_ms / 1000,
+            capacity=settings.queue,
+            observe=figures.batch,
+        )
+        made, routes, finders = (
+            Serving(normalizer, batcher, further),
+            FastAPI(openapi_url=None, dependencies=[Depends(access.check)]),
+            Finders(normalizer.index, store),
+        )
+        routes.include_router(normalizing.router(settings, normalizer, terminology, batcher, finders))
+        routes.include_router(normalizing.annotation_router(settings, normalizer, batcher))
+        routes.include_router(reviewing.router(settings, store, normalizer, terminology, finders))
+        routes.include_router(reconciling.router(settings, normalizer, terminology, batcher, finders))
+        routes.include_router(fhir.router(store, normalizer.index, settings))
+        if store is not None:
+            routes.include_router(reviewing.memory_router(settings, store))
+        made.routes = routes.router.routes
+        return made
+
+    def put(serving: Serving) -> None:
+        # The router reads the list once a request.
+        app.router.routes = [*serving.routes, *own]
+        app.openapi_schema = None
+        figures.serve(serving.normalizer.index)
+
+    def opened_anew(known: Contents) -> Serving | None:
+        opened = reopen(known) if reopen is not None else None
+        return serving(opened) if opened is not None else None
+
+    first = serving(Opened(normalizer, terminology, further))
+    lifetime = Lifetime(first, put, opened_anew if reopen is not None else None)
     app = FastAPI(
         title="Alphita",
         version=__version__,
@@ -197,26 +330,25 @@ def create(
             Middleware(Audit, audit),
             Middleware(Origins, settings),
             Middleware(keys.Authentication, settings, {*open_paths, *access.OPEN_PATHS}, ring, issuer),
-            Middleware(Announcement, batcher, lifetime),
+            Middleware(Announcement, lifetime),
             Middleware(Limits, settings),
         ],
     )
-    app.state.reload = functools.partial(reload, ring, further, audit)
     app.state.parts = parts
     failures.install(app)
-    finders = Finders(normalizer.index, store)
-    app.include_router(normalizing.router(settings, normalizer, terminology, batcher, finders))
-    app.include_router(normalizing.annotation_router(settings, normalizer, batcher))
-    app.include_router(reviewing.router(settings, store, normalizer, terminology, finders))
-    app.include_router(reconciling.router(settings, normalizer, terminology, batcher, finders))
-    app.include_router(fhir.router(store, normalizer.index, settings))
-    if store is not None:
-        app.include_router(reviewing.memory_router(settings, store))
+
+    def reload_all() -> None:
+        reload(ring, lifetime.serving.further, audit)
+        lifetime.reload_soon()
+
+    app.state.reload = reload_all
     if issuer is not None:
         app.include_router(oidc.router(issuer))
-    _operation(app, lifetime, normalizer, figures, parts)
+    _operation(app, lifetime, figures, parts)
     if open_paths:
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    own = app.router.routes
+    put(first)
     return app
 
 
@@ -230,8 +362,19 @@ def reload(ring: keys.KeyRing, further: Sequence[Worker] = (), audit: AuditFile 
     ring.reload()
 
 
-def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: logs.Metrics, parts: Parts) -> None:
+def _operation(app: FastAPI, lifetime: Lifetime, figures: logs.Metrics, parts: Parts) -> None:
     """Add what tells of the server itself, and the pages that describe what it answers."""
+
+    async def readiness() -> dict[str, Any]:
+        normalizer, state, unwritable = lifetime.serving.normalizer, lifetime.now(), await parts.unwritable()
+        return {
+            "status": "unwritable" if state == "ready" and unwritable else state,
+            "index": normalizer.index.content_hash,
+            "model": normalizer.index.manifest["model_hash"],
+            "calibrated": normalizer.calibration is not None,
+            "assurance": normalizer.assurance,
+            "unwritable": unwritable,
+        }
 
     @app.get("/health", tags=["Operation"], response_model=Health)
     async def health() -> dict[str, str]:
@@ -241,18 +384,17 @@ def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures
     @app.get("/ready", tags=["Operation"], response_model=Readiness, responses={503: {"model": Readiness}})
     async def ready(response: Response) -> dict[str, Any]:
         """Report whether the server can answer: 200 if so, otherwise 503."""
-        state, unwritable = lifetime.now(), await parts.unwritable()
-        if state == "ready" and unwritable:
-            state = "unwritable"
-        response.status_code = 200 if state == "ready" else 503
-        return {
-            "status": state,
-            "index": normalizer.index.content_hash,
-            "model": normalizer.index.manifest["model_hash"],
-            "calibrated": normalizer.calibration is not None,
-            "assurance": normalizer.assurance,
-            "unwritable": unwritable,
-        }
+        told = await readiness()
+        response.status_code = 200 if told["status"] == "ready" else 503
+        return told
+
+    @app.post(
+        "/admin/reload", tags=["Operation"], response_model=Readiness, responses=failures.documented(401, 403, 503, 504)
+    )
+    async def reload_index() -> dict[str, Any]:
+        """Open the index anew and put it into service; the one before answers until then, and if this fails."""
+        await lifetime.reload()
+        return await readiness()
 
     @app.get("/metrics", tags=["Operation"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def prometheus() -> Response:

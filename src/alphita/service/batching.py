@@ -1,11 +1,16 @@
-"""Micro-batches: the questions of several requests are answered together; a lone request is answered at once."""
+"""Micro-batches: the questions of several requests are answered together; a lone request is answered at once.
+
+Clients take turns. While several of them ask, a batch takes `TURN` seconds at most, by what earlier ones took, and a
+question that takes longer is never asked of the last idle worker.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -22,6 +27,10 @@ SPECIAL_TOKENS = 2
 MAX_TOKENS = 128
 # Weight of the newest batch in the rate of answering.
 NEWEST = 0.2
+# Seconds of a batch while several clients ask, and for how long one that has asked is counted as asking.
+TURN, ACTIVE = 0.04, 10.0
+# What a batch costs by itself, in tokens.
+EXPENSE = 64
 # What waits is shared by idle workers in parts of no fewer tokens: each batch has its own expense.
 MIN_SHARE = 512
 
@@ -49,6 +58,38 @@ class QueueFull(Exception):
     def __init__(self, seconds: float) -> None:
         super().__init__("the queue is full")
         self.seconds = seconds
+
+
+class OutOfTime(Exception):
+    """The deadline of a request has passed; `left` of its questions are not answered, and will not be."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__("the deadline has passed")
+        self.left = left
+
+
+class Shared:
+    """A limited thing that clients hold; where none is left, one with less than its share gets it all the same."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.total = limit, 0
+        self._held: Counter[str] = Counter()
+
+    def has_room(self, client: str, amount: int) -> bool:
+        """Tell whether a client may take so much more."""
+        share = self.limit / len({*self._held, client})
+        return self.total + amount <= self.limit or self._held[client] + amount <= share
+
+    def of(self, client: str) -> int:
+        """Return how much a client holds."""
+        return self._held[client]
+
+    def take(self, client: str, amount: int) -> None:
+        """Let a client hold more, or less; what it holds no more of is forgotten."""
+        self.total += amount
+        self._held[client] += amount
+        if not self._held[client]:
+            del self._held[client]
 
 
 def tokens(string: str) -> int:
@@ -83,6 +124,7 @@ class _Job(Generic[Q, A]):
     questions: Sequence[Q]
     costs: Sequence[int]
     done: asyncio.Future[list[A]]
+    client: str = ""
     taken: int = 0
     answers: dict[int, A] = field(default_factory=dict)
 
@@ -134,7 +176,7 @@ class _Worker(Generic[Q, A]):
 
 
 class Batcher(Generic[Q, A]):
-    """Answers questions in batches, off the event loop; `waiting` are those of all requests not answered yet."""
+    """Answers questions in batches, off the event loop."""
 
     def __init__(
         self,
@@ -147,8 +189,13 @@ class Batcher(Generic[Q, A]):
         observe: Callable[[Batch], None] = lambda batch: None,
     ) -> None:
         self._cost, self._observe = cost, observe
-        self._budget, self._window, self._capacity = budget, window, capacity
-        self._queue: deque[_Job[Q, A]] = deque()
+        self._budget, self._window = budget, window
+        self._held = Shared(capacity)
+        # By client; the one whose turn it is comes first.
+        self._queue: dict[str, deque[_Job[Q, A]]] = {}
+        self._asked: dict[str, float] = {}
+        # Seconds and tokens of a kind's latest batches.
+        self._spent: dict[type, tuple[float, float]] = {}
         self._workers = [_Worker(0, work)]
         self._idle = list(self._workers)
         self._pump: asyncio.Task[None] | None = None
@@ -157,7 +204,11 @@ class Batcher(Generic[Q, A]):
         self._announced = 0
         self._all_here: asyncio.Event | None = None
         self._rate = 0.0
-        self.waiting = 0
+
+    @property
+    def waiting(self) -> int:
+        """The questions of all requests that are not answered yet."""
+        return self._held.total
 
     def add(self, work: Work[Q, A]) -> None:
         """Answer by `work`, too, called from a thread of its own, whatever the others are at."""
@@ -171,16 +222,31 @@ class Batcher(Generic[Q, A]):
         self._announced += 1
         return Arrival(self)
 
-    async def ask(self, kind: Hashable, questions: Sequence[Q], arrival: Arrival | None = None) -> list[A]:
-        """Return the answers in order, questions of one kind together; raise `QueueFull`, or what the work raises."""
+    async def ask(
+        self,
+        kind: Hashable,
+        questions: Sequence[Q],
+        arrival: Arrival | None = None,
+        *,
+        client: str = "",
+        deadline: float | None = None,
+    ) -> list[A]:
+        """Return the answers in order, questions of one kind together.
+
+        Raises:
+            QueueFull: too much is waiting.
+            OutOfTime: the deadline (of `time.monotonic`) is over; what is left is not answered.
+            Exception: what the work raises.
+        """
         if not questions:
             return []
-        if self.waiting and self.waiting + len(questions) > self._capacity:
+        if self.waiting and not self._held.has_room(client, len(questions)):
             raise QueueFull(self.seconds_to_wait())
-        loop = asyncio.get_running_loop()
-        job: _Job[Q, A] = _Job(kind, questions, [self._cost(question) for question in questions], loop.create_future())
-        self._queue.append(job)
-        self.waiting += len(questions)
+        loop, costs = asyncio.get_running_loop(), [self._cost(question) for question in questions]
+        job: _Job[Q, A] = _Job(kind, questions, costs, loop.create_future(), client)
+        self._queue.setdefault(client, deque()).append(job)
+        self._held.take(client, len(questions))
+        self._count(client)
         if arrival is not None:
             arrival.over()
         self._changed.set()
@@ -188,9 +254,14 @@ class Batcher(Generic[Q, A]):
             # A task begins in the loop's next round: what is ready in this one comes along.
             self._pump = loop.create_task(self._run())
         try:
-            return await job.done
+            async with asyncio.timeout_at(deadline):
+                return await job.done
+        except TimeoutError:
+            if not job.done.cancelled():  # the work's own
+                raise
+            raise OutOfTime(len(questions) - len(job.answers)) from None
         finally:
-            self.waiting -= len(questions)
+            self._held.take(client, -len(questions))
 
     def seconds_to_wait(self) -> float:
         """Return in how many seconds what is waiting now should be answered."""
@@ -218,7 +289,8 @@ class Batcher(Generic[Q, A]):
                     await self._wait_for_announced()
                     if parts := self._take():
                         self._begin(parts)
-                else:
+                        continue
+                if self._queue or self._running:
                     await self._changed.wait()
         except Exception as error:
             failure = error
@@ -227,7 +299,7 @@ class Batcher(Generic[Q, A]):
             self._pump = None
             for task in self._running:
                 task.cancel()
-            for job in self._queue:
+            for job in self._jobs():
                 job.fail(failure)
             self._queue.clear()
 
@@ -259,10 +331,13 @@ class Batcher(Generic[Q, A]):
         finally:
             self._all_here = None
 
+    def _jobs(self) -> Iterator[_Job[Q, A]]:
+        return (job for jobs in self._queue.values() for job in jobs)
+
     def waiting_tokens(self) -> int:
         """Return about how many tokens wait for a worker, counted up to what the idle ones may take."""
         count = 0
-        for job in self._queue:
+        for job in self._jobs():
             count += sum(job.costs[job.taken :])
             if count >= self._budget * len(self._idle):
                 break
@@ -273,29 +348,56 @@ class Batcher(Generic[Q, A]):
         share = -(-self.waiting_tokens() // len(self._idle))
         return self._budget if len(self._idle) == 1 else min(self._budget, max(share, MIN_SHARE))
 
-    def _take(self) -> list[_Part]:
-        """Return the next batch, and put the requests not finished last."""
-        parts: list[_Part] = []
-        passed: deque[_Job[Q, A]] = deque()
-        cut: list[_Job[Q, A]] = []
-        left = self._share()
-        while self._queue and left > 0:
-            job = self._queue.popleft()
+    def _count(self, client: str) -> None:
+        """Count a client as one that asks now; the one that did so longest ago comes first."""
+        self._asked.pop(client, None)
+        self._asked[client] = asyncio.get_running_loop().time()
+
+    def _turn(self, kind: Hashable) -> float:
+        """Return the tokens that a turn has time for: any number while nobody else asks."""
+        now = asyncio.get_running_loop().time()
+        while self._asked and now - (first := next(iter(self._asked.items())))[1] > ACTIVE:
+            del self._asked[first[0]]
+        if len(self._asked) < 2 or type(kind) not in self._spent:
+            return math.inf
+        seconds, cost = self._spent[type(kind)]
+        return max(1.0, TURN * cost / seconds - EXPENSE)
+
+    def _next_of(self, jobs: deque[_Job[Q, A]], kind: Hashable | None) -> _Job[Q, A] | None:
+        """Return a client's next request, of one kind if it is given, that an idle worker may answer now."""
+        for job in list(jobs):
             if job.done.done():  # whoever asked has gone
+                jobs.remove(job)
+            elif kind in (None, job.kind) and (
+                len(self._idle) > 1 or len(self._workers) == 1 or job.costs[job.taken] <= self._turn(job.kind)
+            ):
+                return job
+        return None
+
+    def _take(self) -> list[_Part]:
+        """Return the next batch: of each client a part, then again, as long as they fit."""
+        parts: list[_Part] = []
+        passed: dict[str, deque[_Job[Q, A]]] = {}
+        left, each = self._share(), 0
+        while self._queue and left > 0:
+            client = next(iter(self._queue))
+            jobs = self._queue.pop(client)
+            self._count(client)
+            job = self._next_of(jobs, parts[0].job.kind if parts else None)
+            if job is not None and not parts:
+                left = int(min(left, self._turn(job.kind)))
+                each = -(-left // (1 + len(self._queue)))
+            if job is None or (parts and job.costs[job.taken] > left):
+                passed |= {client: jobs} if jobs else {}
                 continue
-            if parts and job.kind != parts[0].job.kind:
-                passed.append(job)
-                continue
-            places = job.take(left, least=0 if parts else 1)
-            if places.start == places.stop:
-                passed.append(job)
-                break
+            places = job.take(min(left, each), least=1)
             parts.append(_Part(job, places))
             left -= parts[-1].cost
-            if job.taken < len(job.questions):
-                cut.append(job)
-        self._queue.extendleft(reversed(passed))
-        self._queue.extend(cut)
+            jobs.remove(job)
+            jobs.extend([job] if job.taken < len(job.questions) else [])
+            if jobs:
+                self._queue[client] = jobs
+        self._queue = passed | self._queue
         return parts
 
     async def _answer(self, worker: _Worker[Q, A], parts: list[_Part]) -> None:
@@ -322,7 +424,10 @@ class Batcher(Generic[Q, A]):
         seconds = time.perf_counter() - start
         if len(answers) != len(questions):
             raise RuntimeError(f"{len(questions)} questions got {len(answers)} answers")
+        cost, kind = sum(part.cost for part in parts), type(parts[0].job.kind)
+        before = self._spent.get(kind, (0.0, 0.0))
+        self._spent[kind] = (1 - NEWEST) * before[0] + max(seconds, 1e-6), (1 - NEWEST) * before[1] + cost + EXPENSE
         rate = len(questions) / max(seconds, 1e-6)
         self._rate = rate if not self._rate else NEWEST * rate + (1 - NEWEST) * self._rate
-        self._observe(Batch(len(questions), sum(part.cost for part in parts), len(parts), seconds))
+        self._observe(Batch(len(questions), cost, len(parts), seconds))
         return answers

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import re
 import resource
@@ -20,22 +21,34 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from alphita.service.batching import Shared
 from alphita.service.failures import Gate, Refusal, client_of
 from alphita.service.settings import Settings
 
 # Asked by machines that watch this one; they are always answered.
 WATCHED = ("/health", "/ready", "/metrics")
 UPLOADS = "/api/projects"
+# Answered by the batcher, where clients take turns.
+BATCHED = ("/normalize", "/annotate", "/embed")
 TOO_MANY = 429
 MAX_CLIENTS = 10_000
 # Seconds before a client over its rate is told so: one that asks again at once would otherwise keep the server busy
 # with refusals. No more than so many wait.
 PAUSE = 0.25
 MAX_PAUSING = 1_000
+# Bytes of a body that count as much as a request.
+BYTES_A_REQUEST = 10_000
+# Seconds before a request's end at which no more of it is answered, so that this can still be said.
+MARGIN = 0.1
+# What does not wait for the batcher works in threads, so many of one client at once.
+MAX_THREADS = 2
 
 
 class Rate:
-    """Requests a second of each client: a bucket that holds `burst` and fills by `rate` a second."""
+    """Requests a second of each client: a bucket that holds `burst` and fills by `rate` a second.
+
+    What is charged once it is known, such as the size of a body, may leave it empty for longer, up to as much again.
+    """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.rate, self.burst, self._clock = rate, burst, clock
@@ -54,6 +67,12 @@ class Rate:
         if len(self._buckets) > MAX_CLIENTS:
             self._buckets.popitem(last=False)
         return 0.0 if allowed else (1 - held) / self.rate
+
+    def charge(self, client: str, cost: float) -> None:
+        """Count more for the request that was taken."""
+        if client in self._buckets:
+            held, when = self._buckets[client]
+            self._buckets[client] = (max(held - cost, -float(self.burst)), when)
 
 
 @dataclass
@@ -88,8 +107,9 @@ class Limits(Gate):
         super().__init__(app)
         self.settings = settings
         self.rate = Rate(settings.rate, settings.burst)
-        self.requests = 0
-        self.bytes = 0
+        self.requests = Shared(settings.max_requests)
+        self.bytes = Shared(settings.max_buffered)
+        self._threads: dict[str, asyncio.Semaphore] = {}
         self.pause = Pause()
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,26 +118,30 @@ class Limits(Gate):
             seconds = self.settings.seconds
             await self._timed(scope, receive, send, time.monotonic() + seconds, seconds)
             return
-        await self._admit(scope)
-        self.requests += 1
+        state = scope.setdefault("state", {})
+        reviewer = state.get("reviewer")
+        client = state["client"] = client_of(scope) if reviewer in (None, "local") else str(reviewer)
+        await self._admit(client)
+        self.requests.take(client, 1)
         try:
-            await self._bounded(scope, receive, send)
+            await self._bounded(scope, receive, send, client)
         finally:
-            self.requests -= 1
+            self.requests.take(client, -1)
+            if not self.requests.of(client):
+                self._threads.pop(client, None)
 
-    async def _admit(self, scope: Scope) -> None:
-        client = scope.get("state", {}).get("reviewer")
-        if wait := self.rate.take(client_of(scope) if client in (None, "local") else str(client)):
+    async def _admit(self, client: str) -> None:
+        if wait := self.rate.take(client):
             await self.pause()
-            raise Refusal(
-                TOO_MANY, "too_many_requests", f"more than {self.settings.rate:g} requests a second", retry_after=wait
-            )
-        if self.requests >= self.settings.max_requests:
+            problem = f"more than {self.settings.rate:g} requests a second, or {BYTES_A_REQUEST:,} times as many bytes"
+            raise Refusal(TOO_MANY, "too_many_requests", problem, retry_after=wait)
+        if not self.requests.has_room(client, 1):
             raise Refusal(503, "busy", "too many requests at once", retry_after=1)
 
-    async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _bounded(self, scope: Scope, receive: Receive, send: Send, client: str) -> None:
         seconds = _seconds(scope, self.settings)
         deadline = time.monotonic() + seconds
+        scope["state"]["deadline"] = deadline - min(MARGIN, seconds / 2)
         body = _Body(bytearray())
 
         async def replay() -> Message:
@@ -128,12 +152,16 @@ class Limits(Gate):
             return {"type": "http.request", "body": content, "more_body": False}
 
         try:
-            if await self._read(scope, receive, body, seconds):
-                await self._timed(scope, replay, send, deadline, seconds)
+            if await self._read(scope, receive, body, seconds, client):
+                is_file = seconds != self.settings.seconds  # it has a process of its own
+                self.rate.charge(client, 0 if is_file else body.size // BYTES_A_REQUEST)
+                is_free = is_file or scope["path"] in BATCHED
+                threads = None if is_free else self._threads.setdefault(client, asyncio.Semaphore(MAX_THREADS))
+                await self._timed(scope, replay, send, deadline, seconds, threads)
         finally:
-            self.bytes -= body.size
+            self.bytes.take(client, -body.size)
 
-    async def _read(self, scope: Scope, receive: Receive, body: _Body, seconds: float) -> bool:
+    async def _read(self, scope: Scope, receive: Receive, body: _Body, seconds: float, client: str) -> bool:
         """Read the body; return False if the client went away.
 
         Raises:
@@ -148,19 +176,27 @@ class Limits(Gate):
                     if message["type"] == "http.disconnect":
                         return False
                     chunk = message.get("body", b"")
+                    if not self.bytes.has_room(client, len(chunk)):
+                        raise Refusal(503, "busy", "too much is being received at once", retry_after=1)
                     body.size += len(chunk)
-                    self.bytes += len(chunk)
+                    self.bytes.take(client, len(chunk))
                     if body.size > limit:
                         raise _too_large(limit)
-                    if self.bytes > self.settings.max_buffered:
-                        raise Refusal(503, "busy", "too much is being received at once", retry_after=1)
                     body.content += chunk
                     more = message.get("more_body", False)
         except TimeoutError:
             raise Refusal(408, "too_slow", f"the body took more than {seconds:g} s") from None
         return True
 
-    async def _timed(self, scope: Scope, receive: Receive, send: Send, deadline: float, seconds: float) -> None:
+    async def _timed(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        deadline: float,
+        seconds: float,
+        turn: asyncio.Semaphore | None = None,
+    ) -> None:
         """Let the app answer; if it has not begun to by the deadline, say so.
 
         What it does in a thread goes on, so the answer does not say that nothing was done.
@@ -176,7 +212,8 @@ class Limits(Gate):
                         limit.reschedule(None)
                     await send(message)
 
-                await self.app(scope, receive, sending)
+                async with turn or contextlib.nullcontext():
+                    await self.app(scope, receive, sending)
         except TimeoutError:
             if started or not limit.expired():
                 raise

@@ -24,6 +24,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from alphita.errors import AlphitaError
+from alphita.index.store import Index
 from alphita.printing import visible
 from alphita.service.batching import Batch
 from alphita.service.failures import Gate, Network, Refusal, forwarded_client, refusal_of, refuse
@@ -39,7 +40,7 @@ M = TypeVar("M")
 class Metrics:
     """Counts and times; see each one's own words."""
 
-    def __init__(self, *, version: str, index: str, model: str, waiting: Callable[[], float]) -> None:
+    def __init__(self, *, version: str, waiting: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
 
@@ -58,8 +59,13 @@ class Metrics:
         self._tokens = metric(Counter, "alphita_batch_tokens_total", "Tokens answered, about.")
         depth = metric(Gauge, "alphita_queue_depth", "Mentions and texts waiting or being answered.")
         depth.set_function(waiting)
-        build = metric(Gauge, "alphita_build_info", "What is running.", ("version", "index", "model"))
-        build.labels(version, index, model).set(1)
+        self._version = version
+        self._build = metric(Gauge, "alphita_build_info", "What is running.", ("version", "index", "model"))
+
+    def serve(self, index: Index) -> None:
+        """Tell which index is in service."""
+        self._build.clear()
+        self._build.labels(self._version, index.content_hash, index.manifest["model_hash"]).set(1)
 
     def add(self, collector: Any) -> None:  # noqa: ANN401 - prometheus_client's are duck-typed
         self.registry.register(collector)

@@ -25,7 +25,7 @@ from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
 from alphita.review.records import Unknown
 from alphita.service import concepts
-from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, QueueFull, tokens
+from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, OutOfTime, QueueFull, tokens
 from alphita.service.concepts import EVERYTHING, Finder, Finders, FoundConcept, Narrowed
 from alphita.service.failures import Refusal, documented, media_type
 from alphita.service.settings import Settings
@@ -188,7 +188,9 @@ class NormalizeKind(NamedTuple):
 
 
 class EncodeKind(NamedTuple):
-    """The kind of a question for a vector."""
+    """The kind of a question for a vector; `json`: as the JSON of its numbers."""
+
+    json: bool = False
 
 
 class Question(NamedTuple):
@@ -221,6 +223,8 @@ class Work:
         vectors: NDArray[np.float32] = unit(
             self.normalizer.encoder().encode(clean_many(strings, self.normalizer.index.rules))
         )
+        if kind == EncodeKind(json=True):
+            return [to_json(row.tolist()) for row in np.round(vectors.astype(np.float64), VECTOR_DECIMALS)]
         return list(vectors)
 
     def _normalized(self, kind: NormalizeKind, questions: Sequence[Question]) -> list[bytes]:
@@ -289,11 +293,9 @@ def router(
     async def embed(request: Request, asked: Annotated[Texts, Body()]) -> Response:
         """Return the vectors of texts."""
         check_strings("texts", asked.texts, settings.max_rows, settings.max_characters)
-        found = await ask(batcher, request, EncodeKind(), [Question(text) for text in asked.texts])
-        vectors = [np.round(vector.astype(np.float64), VECTOR_DECIMALS).tolist() for vector in found]
-        return Response(
-            to_json({"vectors": vectors, "model": normalizer.index.manifest["model_hash"]}), media_type=JSON
-        )
+        found = await ask(batcher, request, EncodeKind(json=True), [Question(text) for text in asked.texts])
+        model = to_json(normalizer.index.manifest["model_hash"])
+        return Response(b'{"vectors":[' + b",".join(found) + b'],"model":' + model + b"}", media_type=JSON)
 
     @routes.get("/search", response_model=FoundConcepts, responses=documented(404))
     async def search(
@@ -361,13 +363,17 @@ async def find(
 async def ask(
     batcher: Batcher[Question, Any], request: Request, kind: Hashable, questions: Sequence[Question]
 ) -> list[Any]:
-    """Return the answers to a request's questions, in order; refuse the request if too many wait."""
-    request.state.rows = len(questions)
-    request.state.asked = [question.string for question in questions]
+    """Return the answers to a request's questions, in order; refuse the request if too many wait, or for too long."""
+    state = request.state
+    state.rows, state.asked = len(questions), [question.string for question in questions]
+    whose: dict[str, Any] = {"client": getattr(state, "client", ""), "deadline": getattr(state, "deadline", None)}
     try:
-        return await batcher.ask(kind, questions, getattr(request.state, "arrival", None))
+        return await batcher.ask(kind, questions, getattr(state, "arrival", None), **whose)
     except QueueFull as full:
         raise Refusal(503, "queue_full", "too many mentions are waiting", retry_after=full.seconds) from None
+    except OutOfTime as over:
+        problem = f"time is over: {over.left:,} of {len(questions):,} were not answered, and will not be; send fewer"
+        raise Refusal(503, "out_of_time", problem, retry_after=batcher.seconds_to_wait()) from None
 
 
 def check_strings(name: str, values: Sequence[str | None], most: int, characters: int) -> None:

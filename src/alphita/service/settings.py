@@ -75,7 +75,12 @@ class Settings:
     oidc_groups: str = option(
         "groups", metavar="CLAIM", panel=OIDC, help="Claim that lists the user's groups, e.g. realm_access.roles."
     )
-    rate: float = option(100.0, least=0, panel=HOW_MUCH, help="Requests per second per client; 0: no limit.")
+    rate: float = option(
+        100.0,
+        least=0,
+        panel=HOW_MUCH,
+        help="Requests per second per client; a body counts as one more per 10,000 bytes; 0: no limit.",
+    )
     max_rows: int = option(1_000, least=1, panel=HOW_MUCH, help="Maximum mentions per request.")
     max_characters: int = option(1_000, least=1, panel=HOW_MUCH, help="Maximum characters per mention.")
     max_context: int = 10_000

@@ -7,12 +7,13 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from alphita import machine, textio
 from alphita.answer.calibration_store import FOLDER
@@ -24,6 +25,7 @@ from alphita.jobs.engines.processes import die_with_parent
 from alphita.service import logs
 from alphita.service.failures import refusal_of
 from alphita.service.normalizing import NormalizeKind, Question, Work
+from alphita.terminology.store import Terminology, load_terminology
 
 SECONDS_TO_STOP = 10.0
 # How often a batch is given to a process that dies of it.
@@ -68,6 +70,14 @@ class Opening:
         if contents(self.index) != self.contents:
             raise InputError("the index is not the one that the server opened", file=self.index, remedy="start again")
         return Work(normalizer)
+
+
+class Opened(NamedTuple):
+    """What a server answers with."""
+
+    normalizer: Normalizer
+    terminology: Terminology | None
+    further: Sequence[Worker]
 
 
 class Worker:
@@ -129,6 +139,44 @@ def pids_of(workers: Sequence[Worker]) -> dict[str, int]:
     """Return the processes that run, by their names in the metrics."""
     processes = {f"worker {number}": worker._process for number, worker in enumerate(workers, 1)}
     return {name: process.pid for name, process in processes.items() if process is not None and process.pid}
+
+
+@dataclass(frozen=True)
+class Reopening:
+    """Opens what a server that was told to reload is to answer with.
+
+    Attributes:
+        index: opens the index; it may build it for minutes, and so is called in a process of its own.
+        processes: how many are to answer.
+    """
+
+    index: Callable[[], Index]
+    options: NormalizerOptions
+    log_mentions: bool
+    terminology: Path | None
+    processes: int
+
+    def __call__(self, known: Contents) -> Opened | None:
+        """Open it; return None if it is what is `known`."""
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            path = pool.submit(_path_of, self.index).result()
+        if contents(path) == known:
+            return None
+        if not is_room():
+            raise AlphitaError("the memory is not enough for two indexes at once; start the server again")
+        normalizer = Normalizer(index := Index.open(path, verify=False), options=self.options)
+        normalizer.encoder()
+        terminology = load_terminology(self.terminology) if self.terminology is not None else None
+        return Opened(normalizer, terminology, self.further(index))
+
+    def further(self, index: Index) -> list[Worker]:
+        """Return the further processes that answer from an index, not started."""
+        opening = Opening(index.path, contents_opened(index), self.options, self.log_mentions)
+        return [Worker(opening) for _ in range(self.processes - 1)]
+
+
+def _path_of(index: Callable[[], Index]) -> Path:
+    return index().path
 
 
 def default_processes(device: str, threads: int) -> int:

@@ -19,7 +19,8 @@ def narrowest(values: Sequence[int]) -> int:
     """Join the values, leaving out those that contain another one: "unilateral, left" is left."""
     if len(values) == 1:
         return values[0]
-    return joined(value for value in values if not any(other != value and other & value == other for other in values))
+    distinct = {*values}
+    return joined(one for one in distinct if not any(other != one and other & one == other for other in distinct))
 
 
 def nonzero(codes: Codes) -> Flags:
