@@ -47,7 +47,7 @@ def lab(tmp_path, index):
 
 
 def test_who_asked_what_and_what_came_of_it(lab, lines, tmp_path):
-    client, (first, *_) = lab.as_(), lab.ids()
+    client, (first, *_) = lab.as_("ann", "administrators"), lab.ids()
     who = {"user": "ann", "client": "10.1.2.3"}
     client.headers["X-Forwarded-For"] = "6.6.6.6, 10.1.2.3"
     here = "/api/projects/lab"
@@ -133,7 +133,8 @@ def test_a_server_on_a_full_disk_says_so_until_it_is_over(index_path, tmp_path):
     store, path, log = tmp_path / "reviews.sqlite", tmp_path / "s.sock", tmp_path / "log.jsonl"
     arguments = ("--index", index_path, "--mappings", store, "--trust-user-header", HEADER)
     upload = "row,mention,concept_id\n" + "".join(f"{n},pain {n},T:1\n" for n in range(2_000))
-    with serving(tmp_path, *arguments, "--socket", path) as server:
+    (rights := tmp_path / "rights.toml").write_text('["*"]\nrights = ["read", "review", "administer"]\n')
+    with serving(tmp_path, *arguments, "--rights", rights, "--socket", path) as server:
         server.wait_for("ready")
         assert path.stat().st_mode & 0o777 == 0o660
         transport = httpx.HTTPTransport(uds=str(path))

@@ -95,12 +95,6 @@ def test_every_request_is_answered_by_one_index_or_the_other(indexes, served, by
         assert client.get("/concepts/T:1").status_code == 404
 
 
-def test_who_may_not_administer_may_not_reload(served):
-    with client_of(opened(served).normalizer, peer="10.0.0.7") as client:
-        refused = client.post("/admin/reload")
-        assert (refused.status_code, code_of(refused)) == (403, "not_local")
-
-
 def test_a_hang_up_reloads_and_a_broken_index_leaves_the_old_one_in_service(indexes, served, tmp_path):
     with (
         serving(tmp_path, "--to", served, "--processes", 1) as server,

@@ -120,7 +120,7 @@ class Limits(Gate):
             return
         state = scope.setdefault("state", {})
         reviewer = state.get("reviewer")
-        client = state["client"] = client_of(scope) if reviewer in (None, "local") else str(reviewer)
+        client = state["turn"] = client_of(scope) if reviewer in (None, "local") else str(reviewer)
         await self._admit(client)
         self.requests.take(client, 1)
         try:

@@ -366,7 +366,7 @@ async def ask(
     """Return the answers to a request's questions, in order; refuse the request if too many wait, or for too long."""
     state = request.state
     state.rows, state.asked = len(questions), [question.string for question in questions]
-    whose: dict[str, Any] = {"client": getattr(state, "client", ""), "deadline": getattr(state, "deadline", None)}
+    whose: dict[str, Any] = {"client": getattr(state, "turn", ""), "deadline": getattr(state, "deadline", None)}
     try:
         return await batcher.ask(kind, questions, getattr(state, "arrival", None), **whose)
     except QueueFull as full:
