@@ -122,7 +122,7 @@ def change(connection: Connection, row: ReviewRow, candidates: Sequence[Mapping]
 
 def row(connection: Connection, id: int) -> ReviewRow:
     """Return one row."""
-    return with_project(connection, id)[2]
+    return load(connection, [id])[0]
 
 
 def with_project(connection: Connection, id: int) -> tuple[int, Project, ReviewRow]:
