@@ -44,7 +44,6 @@ _IDS_IN_FORCE = ALL.where(among(_decision.id, "ids")).where(
     exists().where(_in_force.decision == _decision.id, _in_force.row == _decision.row)
 )
 _OF_ROWS = ALL.where(among(_decision.row, "rows")).order_by(_decision.id)
-_OF_ROW = ALL.where(_decision.row == bindparam("row")).order_by(_decision.id)
 _OF_ROW_OR_UID = ALL.where(or_(_decision.row == bindparam("row"), _decision.uid == bindparam("uid"))).order_by(
     _decision.id
 )
@@ -211,7 +210,7 @@ def newest(connection: Connection, row: int, reviewer: str | None = None) -> Dec
     What somebody else took back of a reviewer's counts as news to them.
     """
     rows.row(connection, row)
-    return _newest(read(connection, _OF_ROW, row=row), reviewer)
+    return _newest(read(connection, _OF_ROWS, rows=[row]), reviewer)
 
 
 def _newest(of_row: Iterable[Decision], reviewer: str | None) -> Decision | None:

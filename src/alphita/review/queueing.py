@@ -30,7 +30,7 @@ from alphita.review.records import (
     State,
     Unknown,
 )
-from alphita.review.tables import ORDERS, STRINGS, among, found_in
+from alphita.review.tables import ORDERS, STRINGS, among
 
 Part = Literal["count", "all", "first", "skipped", "sure"]
 _row, _in_force, _decision = tables.row.c, tables.in_force.c, tables.decision.c
@@ -228,7 +228,7 @@ def statement(given: frozenset[str], part: Part, order: Order) -> Select[Any]:
     if "state" in given:
         found = found.where((_OWN_STATE if "own" in given else _row.state) == bindparam("state"))
     if "search" in given:
-        found = found.where(found_in(_row.searched, bindparam("search")) > 0)
+        found = found.where(func.instr(_row.searched, bindparam("search")) > 0)
     if "types" in given:
         of_type = sa.exists().where(tables.row_type.c.row == _row.id)
         found = found.where(of_type.where(among(tables.row_type.c.type, "types", STRINGS)))

@@ -191,22 +191,6 @@ def among(column: ColumnElement[Any], name: str, kind: Any = NUMBERS) -> ColumnE
     return _Among(column, bindparam(name, type_=kind))
 
 
-class found_in(FunctionElement[int]):
-    """Where a text has another; 0: nowhere."""
-
-    name, type, inherit_cache = "instr", Integer(), True
-
-
-@compiles(found_in, "postgresql")
-def _(element: found_in, compiler: Any, **how: Any) -> str:  # noqa: ANN401
-    return f"strpos({compiler.process(element.clauses, **how)})"
-
-
-@compiles(found_in)
-def _(element: found_in, compiler: Any, **how: Any) -> str:  # noqa: ANN401
-    return f"instr({compiler.process(element.clauses, **how)})"
-
-
 def is_pair(connection: Connection, pairs: Collection[tuple[str, str]]) -> ColumnElement[bool]:
     """Return that a row has one of these codes and mentions, as the index that keeps them apart has them."""
     if connection.dialect.name == "sqlite":
