@@ -72,6 +72,7 @@ _INSERT = insert(tables.decision).returning(_decision.id, sort_by_parameter_orde
 _BY_UID = select(_decision.id).where(_decision.uid == bindparam("uid"))
 _BATCH = select(_batch.kind, _batch.project, _batch.reviewer, _batch.asked).where(_batch.uid == bindparam("uid"))
 _FORGOTTEN = select(*(tables.forgetting.c[name] for name in ("what", "name", "upto"))).order_by(tables.forgetting.c.id)
+_NEWEST_AT = select(_decision.at, _decision.uid).order_by(_decision.id.desc()).limit(1)
 NEWEST = select(func.coalesce(func.max(_decision.id), 0))
 _SETTLED = update(tables.row).where(tables.row.c.id == bindparam("of"))
 _NEW_BATCH, _INTO_FORCE = insert(tables.batch), insert(tables.in_force)
@@ -111,7 +112,7 @@ def decide(connection: Connection, decision: Decision, *, seen: int | None = Non
         last = _newest(found, None if decision.kind == "adjudicate" else decision.reviewer)
         if last is not None and last.id > seen:
             raise Conflict(last)
-    at = rules.moment(full.at, "at") or rules.now()
+    at = rules.moment(full.at, "at") or now(connection)
     (made,) = add(connection, project_id, [full], at=at)
     _derive(connection, {row.id: [*found, made]})
     return made
@@ -136,15 +137,25 @@ def undo(connection: Connection, project: str, reviewer: str, uid: str) -> tuple
     if taken and taken[0].bulk:
         taken = list(read(connection, _OWN_BULK, upto, action=taken[0].bulk, **of))
     named = [{"uid": uid}] if len(taken) == 1 else [{"uid": f"{uid}#{one.id}", "bulk": uid} for one in taken]
-    add(connection, project_id, [_undo_of(one, facts, reviewer, **how) for one, how in zip(taken, named, strict=True)])
+    at = now(connection)
+    undos = [_undo_of(one, facts, reviewer, at, **how) for one, how in zip(taken, named, strict=True)]
+    add(connection, project_id, undos)
     refresh(connection, [decision.row for decision in taken])
     note(connection, uid, "undo", project_id, reviewer, {})
     return tuple(taken)
 
 
-def _undo_of(decision: Decision, project: Project, by: str, *, uid: str, bulk: str = "") -> Decision:
+def now(connection: Connection) -> str:
+    """Return the time, none before the newest decision, which another server may have stored by its own clock."""
+    newest = run(connection, _NEWEST_AT).fetchone()
+    # A file brings times of its own.
+    if newest is not None and not newest[1].startswith("import:"):
+        rules.keep_ahead(newest[0])
+    return rules.now()
+
+
+def _undo_of(decision: Decision, project: Project, by: str, at: str, *, uid: str, bulk: str = "") -> Decision:
     of = {name: getattr(project, name) for name in ("terminology", "release", "model")}
-    at = rules.now()
     return Decision(uid, project.name, decision.row, by, "undo", at=at, bulk=bulk, undoes=decision.id, **of)
 
 
@@ -175,7 +186,8 @@ def rebase(connection: Connection, project: str, by: str, uid: str, change: Reba
             raise Unknown(f"no forgotten decision {one.id} in project {project!r}")
         if one.row not in reopened:
             taken.append(one)
-    add(connection, project_id, [_undo_of(one, new, by, uid=f"{uid}#undo#{one.id}", bulk=uid) for one in taken])
+    at = now(connection)
+    add(connection, project_id, [_undo_of(one, new, by, at, uid=f"{uid}#undo#{one.id}", bulk=uid) for one in taken])
     refresh(connection, [*followed, *reopened_ids])
     note(connection, uid, "rebase", project_id, by, asked)
     return Rebased(len(followed), len(reopened))

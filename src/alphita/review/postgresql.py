@@ -98,7 +98,7 @@ class Postgresql:
             return InputError(_WRONG[state])
         if not state or state.startswith(_AWAY):
             told = said or str(error).strip().partition("\n")[0]
-            remedy = "send it again when it is back: it counts once"
+            remedy = "check address and password, or send it again when it is back: it counts once"
             return Busy(f"{self.name}: the database cannot be reached ({told}); {remedy}")
         return NotStored(f"{self.name}: {_WHY.get(state) or f'{said} ({state})'}")
 

@@ -160,7 +160,7 @@ def bulk(
         wrong = sum(1.0 - (one.confidence or 0.0) for one in done)
         return Bulk(len(done), sum(frequency[one.row] for one in done), wrong, done)
     found = _open_rows(connection, project_id, facts, reviewer, threshold, types)
-    at = rules.now()
+    at = deciding.now(connection)
     accepted = [deciding.fill(_accepted(row, reviewer, uid, at), row, facts) for row in found]
     made = tuple(deciding.add(connection, project_id, accepted))
     deciding.refresh(connection, [row.id for row in found])
