@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -209,3 +210,37 @@ def test_what_was_decided_can_be_forgotten_and_restored(imported):
     assert "exactly one" in str(failed("forget", "-m", imported))
     assert "exactly one" in str(failed("restore", "-m", imported, "--source", "LAB", "--project", "toes"))
     assert "did you mean 'LAB'" in str(failed("forget", "-m", imported, "--source", "LAP"))
+
+
+def test_old_decisions_are_counted_and_removed_when_asked(imported):
+    with ReviewStore.open(imported) as store:
+        store.decide(Decision("old", "toes", 1, "ann", "nil", at="2001-01-31T09:30:00+00:00"))
+    decide(imported, (1, "ann", "nil", None, None))
+    words = ("purge", imported, "--older-than")
+    for age in ("30y", "99999d"):
+        assert run(*words, age).stdout.startswith("no settled rows from before ")
+    found = run(*words, "18m").stdout
+    assert re.fullmatch(r"toes: 1 rows, 1 decisions before \d{4}-\d\d-\d\d; 1 rows stay\n.*again with --yes\n", found)
+    with ReviewStore.open(imported) as store:
+        assert store.progress("toes").rows == 2
+    assert run(*words, "8000d", "--project", "toes", "--yes").stdout.endswith("; 1 rows stay\nremoved\n")
+    assert run("progress", "-m", imported).stdout.startswith("toes: 1 of 1 rows decided")
+    for age in ("5", "y", "0y", "5 years", "-5y"):
+        assert "not a time; as in 5y" in str(failed(*words[:2], f"--older-than={age}"))
+    assert "did you mean 'toes'" in str(failed(*words, "5y", "--project", "toe"))
+
+
+def test_the_address_of_a_database_is_taken_and_its_password_not_shown(answers):
+    address, shown = "mysql://ann:secret@host/x", "mysql://ann:***@host/x"
+    words = ("-m", address, "--project", "toes")
+    for command in (
+        ("import", answers, *words, "--source", "LAB"),
+        ("export", *words, "-o", answers.with_name("out.csv")),
+        ("progress", *words),
+        ("forget", *words),
+        ("restore", *words),
+        ("purge", address, "--older-than", "5y"),
+    ):
+        told = str(failed(*command))
+        assert told.startswith(f"{shown}: a review store is in SQLite or PostgreSQL")
+        assert "secret" not in told

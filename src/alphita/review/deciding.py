@@ -55,7 +55,6 @@ _IDS_IN_FORCE = ALL.where(among(_decision.id, "ids")).where(
     exists().where(_in_force.decision == _decision.id, _in_force.row == _decision.row)
 )
 _OF_ROWS = ALL.where(among(_decision.row, "rows")).order_by(_decision.id)
-_OF_ROW = ALL.where(_decision.row == bindparam("row")).order_by(_decision.id)
 _OF_ROW_OR_UID = ALL.where(or_(_decision.row == bindparam("row"), _decision.uid == bindparam("uid"))).order_by(
     _decision.id
 )
@@ -84,6 +83,7 @@ _INSERT = insert(tables.decision).returning(_decision.id, sort_by_parameter_orde
 _BY_UID = select(_decision.id).where(_decision.uid == bindparam("uid"))
 _BATCH = select(_batch.kind, _batch.project, _batch.reviewer, _batch.asked).where(_batch.uid == bindparam("uid"))
 _FORGOTTEN = select(*(tables.forgetting.c[name] for name in ("what", "name", "upto"))).order_by(tables.forgetting.c.id)
+_NEWEST_AT = select(_decision.at, _decision.uid).order_by(_decision.id.desc()).limit(1)
 NEWEST = select(func.coalesce(func.max(_decision.id), 0))
 _SETTLED = update(tables.row).where(tables.row.c.id == bindparam("of"))
 _NEW_BATCH, _INTO_FORCE = insert(tables.batch), insert(tables.in_force)
@@ -127,7 +127,7 @@ def decide(connection: Connection, decision: Decision, *, seen: int | None = Non
         last = _newest(found, None if decision.kind == "adjudicate" else decision.reviewer)
         if last is not None and last.id > seen:
             raise Conflict(last)
-    at = rules.moment(full.at, "at") or rules.now()
+    at = rules.moment(full.at, "at") or now(connection)
     (made,) = add(connection, project_id, [full], at=at)
     _derive(connection, {row.id: [*found, made]})
     return made
@@ -152,15 +152,25 @@ def undo(connection: Connection, project: str, reviewer: str, uid: str) -> tuple
     if taken and taken[0].bulk:
         taken = list(read(connection, _OWN_BULK, upto, action=taken[0].bulk, **of))
     named = [{"uid": uid}] if len(taken) == 1 else [{"uid": f"{uid}#{one.id}", "bulk": uid} for one in taken]
-    add(connection, project_id, [_undo_of(one, facts, reviewer, **how) for one, how in zip(taken, named, strict=True)])
+    at = now(connection)
+    undos = [_undo_of(one, facts, reviewer, at, **how) for one, how in zip(taken, named, strict=True)]
+    add(connection, project_id, undos)
     refresh(connection, [decision.row for decision in taken])
     note(connection, uid, "undo", project_id, reviewer, {})
     return tuple(taken)
 
 
-def _undo_of(decision: Decision, project: Project, by: str, *, uid: str, bulk: str = "") -> Decision:
+def now(connection: Connection) -> str:
+    """Return the time, none before the newest decision, which another server may have stored by its own clock."""
+    newest = run(connection, _NEWEST_AT).fetchone()
+    # A file brings times of its own.
+    if newest is not None and not newest[1].startswith("import:"):
+        rules.keep_ahead(newest[0])
+    return rules.now()
+
+
+def _undo_of(decision: Decision, project: Project, by: str, at: str, *, uid: str, bulk: str = "") -> Decision:
     of = {name: getattr(project, name) for name in ("terminology", "release", "model")}
-    at = rules.now()
     return Decision(uid, project.name, decision.row, by, "undo", at=at, bulk=bulk, undoes=decision.id, **of)
 
 
@@ -191,7 +201,8 @@ def rebase(connection: Connection, project: str, by: str, uid: str, change: Reba
             raise Unknown(f"no forgotten decision {one.id} in project {project!r}")
         if one.row not in reopened:
             taken.append(one)
-    add(connection, project_id, [_undo_of(one, new, by, uid=f"{uid}#undo#{one.id}", bulk=uid) for one in taken])
+    at = now(connection)
+    add(connection, project_id, [_undo_of(one, new, by, at, uid=f"{uid}#undo#{one.id}", bulk=uid) for one in taken])
     refresh(connection, [*followed, *reopened_ids])
     note(connection, uid, "rebase", project_id, by, asked)
     return Rebased(len(followed), len(reopened))
@@ -226,7 +237,7 @@ def newest(connection: Connection, row: int, reviewer: str | None = None) -> Dec
     What somebody else took back of a reviewer's counts as news to them.
     """
     rows.row(connection, row)
-    return _newest(read(connection, _OF_ROW, row=row), reviewer)
+    return _newest(read(connection, _OF_ROWS, rows=[row]), reviewer)
 
 
 def _newest(of_row: Iterable[Decision], reviewer: str | None) -> Decision | None:

@@ -36,10 +36,12 @@ _WHY = {
     "42501": "the user may not do this; let the user who made the tables open it, or grant CREATE on the schema",
 }
 _store = Table("alphita_store", MetaData(), Column("version", Integer, nullable=False))
-_GUARD = """
-CREATE FUNCTION only_added() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN RAISE EXCEPTION '%: only ever added to', TG_TABLE_NAME; END $$
-"""
+# What is SQLite's own, and what keeps that which is only ever added to.
+_FUNCTIONS = (
+    "CREATE FUNCTION instr(text, text) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT strpos($1, $2)'",
+    "CREATE FUNCTION only_added() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION"
+    " '%%: only ever added to', TG_TABLE_NAME; END $$",
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Postgresql:
             return InputError(_WRONG[state])
         if not state or state.startswith(_AWAY):
             told = said or str(error).strip().partition("\n")[0]
-            remedy = "send it again when it is back: it counts once"
+            remedy = "check address and password, or send it again when it is back: it counts once"
             return Busy(f"{self.name}: the database cannot be reached ({told}); {remedy}")
         return NotStored(f"{self.name}: {_WHY.get(state) or f'{said} ({state})'}")
 
@@ -137,7 +139,8 @@ class Postgresql:
     @staticmethod
     def _make_tables(connection: Connection) -> None:
         tables.METADATA.create_all(connection, checkfirst=False)
-        connection.exec_driver_sql(_GUARD.replace("%", "%%"))
+        for function in _FUNCTIONS:
+            connection.exec_driver_sql(function)
         for table in tables.APPENDED:
             event = f"BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} FOR EACH STATEMENT"
             connection.exec_driver_sql(f"CREATE TRIGGER only_added {event} EXECUTE FUNCTION only_added()")

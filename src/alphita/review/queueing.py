@@ -30,7 +30,7 @@ from alphita.review.records import (
     State,
     Unknown,
 )
-from alphita.review.tables import ORDERS, STRINGS, among, found_in
+from alphita.review.tables import ORDERS, STRINGS, among
 
 Part = Literal["count", "all", "first", "skipped", "sure"]
 _row, _in_force, _decision = tables.row.c, tables.in_force.c, tables.decision.c
@@ -42,6 +42,15 @@ _IS_SKIPPED = _mine.c.kind == "skip"
 _IS_FIRST = _mine.c.kind.is_distinct_from("skip")
 
 
+_OF_PROJECT = _row.project == bindparam("in_project")
+_BY_STATE = select(_row.state, func.count(), func.sum(_row.frequency)).where(_OF_PROJECT).group_by(_row.state)
+_SAID = (
+    select(_in_force.row, _decision.reviewer, _in_force.kind, _in_force.meaning)
+    .join_from(tables.row, tables.in_force, _in_force.row == _row.id)
+    .join(tables.decision, _decision.id == _in_force.decision)
+    .where(_OF_PROJECT)
+)
+_DISAGREED = select(_row.id).where(_OF_PROJECT, _row.state == "disagreed").order_by(*ORDERS["row"])
 _SCORED = sa.update(tables.row).where(_row.id == bindparam("of"))
 
 
@@ -151,7 +160,7 @@ def bulk(
         wrong = sum(1.0 - (one.confidence or 0.0) for one in done)
         return Bulk(len(done), sum(frequency[one.row] for one in done), wrong, done)
     found = _open_rows(connection, project_id, facts, reviewer, threshold, types)
-    at = rules.now()
+    at = deciding.now(connection)
     accepted = [deciding.fill(_accepted(row, reviewer, uid, at), row, facts) for row in found]
     made = tuple(deciding.add(connection, project_id, accepted))
     deciding.refresh(connection, [row.id for row in found])
@@ -211,13 +220,15 @@ def statement(given: frozenset[str], part: Part, order: Order) -> Select[Any]:
         given: by what they are asked: reviewer, state (as "own" only their own decisions make it), search, types.
     """
     joined: sa.FromClause = tables.row
-    for slot, name in ((_mine, bindparam("reviewer")), (_last, sa.literal(""))) if "reviewer" in given else ():
-        joined = joined.outerjoin(slot, sa.and_(slot.c.row == _row.id, slot.c.slot == name))
-    found: Select[Any] = select(_row.id).select_from(joined).where(_row.project == bindparam("in_project"))
+    slots: Any = ((_mine, bindparam("reviewer"), "reviewer"), (_last, sa.literal(""), "own"))
+    for slot, name, needed in slots:
+        if needed in given:
+            joined = joined.outerjoin(slot, sa.and_(slot.c.row == _row.id, slot.c.slot == name))
+    found: Select[Any] = select(_row.id).select_from(joined).where(_OF_PROJECT)
     if "state" in given:
         found = found.where((_OWN_STATE if "own" in given else _row.state) == bindparam("state"))
     if "search" in given:
-        found = found.where(found_in(_row.searched, bindparam("search")) > 0)
+        found = found.where(func.instr(_row.searched, bindparam("search")) > 0)
     if "types" in given:
         of_type = sa.exists().where(tables.row_type.c.row == _row.id)
         found = found.where(of_type.where(among(tables.row_type.c.type, "types", STRINGS)))
@@ -279,25 +290,18 @@ def _standing(row: ReviewRow, decisions: list[Decision], project: Project, revie
 
 def progress(connection: Connection, project: str) -> Progress:
     """Return how far a project is, and how well its reviewers agree."""
-    project_id, _ = rows.numbered(connection, project)
-    of_project = _row.project == project_id
-    counted = select(_row.state, func.count(), func.sum(_row.frequency)).where(of_project).group_by(_row.state)
-    by_state = {state: (n, int(occurrences)) for state, n, occurrences in connection.execute(counted)}
+    of: dict[str, Any] = {"in_project": rows.numbered(connection, project)[0]}
+    by_state = {state: (n, int(occurrences)) for state, n, occurrences in run(connection, _BY_STATE, **of)}
     by_kind: Counter[str] = Counter()
     by_reviewer: Counter[str] = Counter()
     said: dict[int, dict[str, str]] = defaultdict(dict)
-    asked = select(_in_force.row, _decision.reviewer, _in_force.kind, _in_force.meaning).where(of_project)
-    asked = asked.join_from(tables.row, tables.in_force, _in_force.row == _row.id)
-    for row, reviewer, kind, meaning in connection.execute(
-        asked.join(tables.decision, _decision.id == _in_force.decision)
-    ):
+    for row, reviewer, kind, meaning in run(connection, _SAID, **of):
         by_kind[kind] += 1
         by_reviewer[reviewer] += 1
         if meaning is not None and kind != "adjudicate":
             said[row][reviewer] = meaning
     compared = [of_row for of_row in said.values() if len(of_row) > 1]
     pair, both = _pair(compared)
-    disagreed = select(_row.id).where(of_project, _row.state == "disagreed").order_by(*ORDERS["row"])
     decided, decided_occurrences = by_state.get("decided", (0, 0))
     return Progress(
         rows=sum(n for n, _ in by_state.values()),
@@ -310,7 +314,7 @@ def progress(connection: Connection, project: str) -> Progress:
         agreed=sum(len(set(of_row.values())) == 1 for of_row in compared),
         kappa=rules.kappa(both),
         pair=pair,
-        disagreed=tuple(connection.execute(disagreed).scalars()),
+        disagreed=tuple(id for (id,) in run(connection, _DISAGREED, **of)),
     )
 
 

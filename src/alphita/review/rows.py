@@ -87,8 +87,8 @@ def add(connection: Connection, project_id: int, given: Sequence[ReviewRow]) -> 
     for one in given:
         check_row(one)
     pairs = {(one.code, one.mention): one for one in reversed(given)}
-    known = select(_row.code, _row.mention, _row.id).where(_row.project == project_id)
-    found = connection.execute(known.where(tables.is_pair(connection, pairs)))
+    known, values = tables.with_pairs(connection.dialect.name, pairs)
+    found = connection.execute(known.where(_row.project == project_id), values)
     ids = {(code, mention): id for code, mention, id in found}
     last = max(run(connection, one).fetchone()[0] or 0 for one in (_LAST, _PURGED))
     new = {pair: one for one in given if (pair := (one.code, one.mention)) not in ids and pairs[pair] is one}
@@ -122,7 +122,7 @@ def change(connection: Connection, row: ReviewRow, candidates: Sequence[Mapping]
 
 def row(connection: Connection, id: int) -> ReviewRow:
     """Return one row."""
-    return with_project(connection, id)[2]
+    return load(connection, [id])[0]
 
 
 def with_project(connection: Connection, id: int) -> tuple[int, Project, ReviewRow]:

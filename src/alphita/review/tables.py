@@ -7,23 +7,24 @@ derived from them in the same transaction.
 from __future__ import annotations
 
 from collections.abc import Collection
-from hashlib import md5
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
-    Connection,
     Double,
     ForeignKey,
     Index,
     Integer,
     MetaData,
+    Select,
     Table,
     Text,
+    and_,
     bindparam,
     func,
+    select,
     tuple_,
 )
 from sqlalchemy import UniqueConstraint as Unique
@@ -191,25 +192,13 @@ def among(column: ColumnElement[Any], name: str, kind: Any = NUMBERS) -> ColumnE
     return _Among(column, bindparam(name, type_=kind))
 
 
-class found_in(FunctionElement[int]):
-    """Where a text has another; 0: nowhere."""
-
-    name, type, inherit_cache = "instr", Integer(), True
-
-
-@compiles(found_in, "postgresql")
-def _(element: found_in, compiler: Any, **how: Any) -> str:  # noqa: ANN401
-    return f"strpos({compiler.process(element.clauses, **how)})"
-
-
-@compiles(found_in)
-def _(element: found_in, compiler: Any, **how: Any) -> str:  # noqa: ANN401
-    return f"instr({compiler.process(element.clauses, **how)})"
-
-
-def is_pair(connection: Connection, pairs: Collection[tuple[str, str]]) -> ColumnElement[bool]:
-    """Return that a row has one of these codes and mentions, as the index that keeps them apart has them."""
-    if connection.dialect.name == "sqlite":
-        return tuple_(row.c.code, row.c.mention).in_(list(pairs))
-    digests = [[md5(text.encode(), usedforsecurity=False).hexdigest() for text in pair] for pair in pairs]
-    return tuple_(*HASHED).in_(digests)
+def with_pairs(dialect: str, pairs: Collection[tuple[str, str]]) -> tuple[Select[Any], dict[str, Any]]:
+    """Return what selects rows of these codes and mentions by the index that keeps them apart, and its values."""
+    found = select(row.c.code, row.c.mention, row.c.id)
+    if dialect == "sqlite":
+        return found.where(tuple_(row.c.code, row.c.mention).in_(list(pairs))), {}
+    codes, mentions = (list(some) for some in zip(*pairs, strict=True))
+    given = func.unnest(bindparam("codes", type_=STRINGS), bindparam("mentions", type_=STRINGS))
+    pair = given.table_valued("code", "mention").render_derived(name="pair")
+    is_equal = [digest == func.md5(of) for digest, of in zip(HASHED, (pair.c.code, pair.c.mention), strict=True)]
+    return found.join_from(pair, row, and_(*is_equal)), {"codes": codes, "mentions": mentions}
