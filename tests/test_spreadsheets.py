@@ -66,7 +66,7 @@ def test_tables_are_guarded_unless_raw_and_say_so_once(tmp_path, name):
     out = sample.write(module, head, mappings, tmp_path / "out", pieces=2)
     assert [one.mention for one in sample.read(module, head, out)] == [one.mention for one in mappings]
     assert [line.partition(";")[0] for line in said] == [
-        f"{2 * len(RUN)} cells got an apostrophe, so that no spreadsheet runs them as formulas"
+        f"cells that got an apostrophe, so that no spreadsheet runs them as formulas: {2 * len(RUN)}"
     ]
     header = sample.header(tell=said.append, raw=True)
     raw = sample.write(module, header, mappings[:1], tmp_path / "raw")

@@ -36,8 +36,7 @@ class Guard:
 
     def told(self, remedy: str) -> str:
         """Return what was done, for people."""
-        cells = "1 cell got" if self.count == 1 else f"{self.count:,} cells got"
-        return f"{cells} an apostrophe, so that no spreadsheet runs them as formulas; {remedy}"
+        return f"cells that got an apostrophe, so that no spreadsheet runs them as formulas: {self.count:,}; {remedy}"
 
 
 def unguarded(cell: str) -> str:

@@ -123,6 +123,16 @@ def test_nothing_runs_as_root_or_writes_its_own_files():
     assert KUBERNETES["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
 
 
+def test_a_release_pins_the_base_images_by_their_digests():
+    bases = re.findall(r"^FROM \$\{(\w+)\}", DOCKERFILE, re.MULTILINE)
+    assert len(bases) == len(re.findall("^FROM", DOCKERFILE, re.MULTILINE)) == 2
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
+    pins = next(step["run"] for step in jobs["image"]["steps"] if step.get("id") == "base")
+    assert f"for name in {' '.join(bases)};" in pins
+    assert all(re.search(rf"^ARG {name}=\S+:\S+$", DOCKERFILE, re.MULTILINE) for name in bases)
+    assert set(jobs["publish"]["needs"]) == {"try", "image"}
+
+
 def test_kubernetes_takes_the_manifest():
     validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
     for one in KUBERNETES.values():

@@ -139,7 +139,10 @@ def test_the_cache_lies_where_it_is_told(monkeypatch, alphita, xdg, expected):
     ("line", "files"),
     [
         ("0::/unit", {"unit/memory.max": 3_000, "unit/memory.current": 2_500, "unit/memory.stat": "inactive_file 100"}),
-        ("0::/unit/none", {"memory.max": 700, "memory.current": 100, "memory.stat": "anon 1", "unit/memory.max": "max"}),
+        (
+            "0::/unit/none",
+            {"memory.max": 700, "memory.current": 100, "memory.stat": "anon 1", "unit/memory.max": "max"},
+        ),
         (
             "4:cpu,memory:/docker/x",
             {

@@ -117,6 +117,7 @@ def test_nothing_is_done_or_answered_that_cannot_be_audited(lab, index, tmp_path
         # What anybody may have made up.
         ("9.9.9.9", {"X-Forwarded-For": "1.2.3.4"}, "9.9.9.9"),
         ("10.0.0.1", {"Forwarded": "for=6.6.6.6", "X-Forwarded-For": "1.2.3.4"}, "10.0.0.1"),
+        ("10.0.0.1", {"X-Forwarded-For": "fe80::1%<script>"}, "fe80::1"),
         ("10.0.0.1", {"X-Forwarded-For": "<script>"}, "10.0.0.1"),
         ("10.0.0.1", {"X-Forwarded-For": "1.2.3.4, unknown"}, "10.0.0.1"),
         ("10.0.0.1", {"Forwarded": "for=_hidden"}, "10.0.0.1"),

@@ -317,11 +317,11 @@ def test_a_file_of_options_that_is_wrong_is_told_by_line_beside_the_other_parts(
 
 
 def test_options_that_are_wrong_are_told_beside_the_other_parts(index_path, capsys):
-    options = ("--port=abc", "--queue", 0, "--host", "0.0.0.0")
+    options = ("--port=abc", "--queue", 0, "--host", "0.0.0.0", "--audit", "none/audit.jsonl")
     assert alphita("serve", "--check", "--json", *options) == 1
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = [(one["part"], one["text"]) for one in found if one["state"] == "wrong"]
-    wanted = ("'--port'", "'--queue'", "let other machines in", "say by --to")
+    wanted = ("'--port'", "'--queue'", "let other machines in", "say by --to", "none/audit.jsonl")
     assert all(word in text for word, (_, text) in zip(wanted, told, strict=True))
-    assert [part for part, _ in told] == ["options"] * 3 + ["index"]
+    assert [part for part, _ in told] == ["options"] * 3 + ["index", "audit"]
     assert alphita("serve", "--queue", 0, "--to", index_path) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from alphita import clock
 from alphita.answer.calibration_store import FOLDER
 from alphita.answer.normalizer import Normalizer
-from alphita.errors import AlphitaError
+from alphita.errors import AlphitaError, InputError
 from alphita.review import database
 from alphita.review.tables import VERSION
 from alphita.service import access, keys, oidc
@@ -68,11 +69,20 @@ def check(parts: Parts) -> Iterator[Finding]:
         ("index", index),
         ("terminology", lambda: _terminology(parts.terminology, opened)),
         ("reviews", lambda: _reviews(parts.mappings)),
+        ("audit", lambda: _audit(parts.settings.audit)),
     ):
         try:
             yield from findings()
         except AlphitaError as error:
             yield Finding(name, str(error), "wrong")
+
+
+def _audit(path: Path | None) -> Iterator[Finding]:
+    if path is None:
+        return
+    if not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
+        raise InputError("the audit log cannot be written", file=path, remedy="does its folder exist, for this user?")
+    yield Finding("audit", str(path))
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:

@@ -167,7 +167,8 @@ def _client(peer: str, chain: Sequence[str], proxies: Sequence[Network]) -> str:
         if client and not is_within(client, proxies):
             break
         try:
-            client = str(ipaddress.ip_address(_ADDRESS.sub(r"\1\2", part.strip())))
+            # After "%" an address of IPv6 may have any text.
+            client = str(ipaddress.ip_address(_ADDRESS.sub(r"\1\2", part.strip()).partition("%")[0]))
         except ValueError:
             break
     return client

@@ -14,8 +14,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
+import h11
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -317,6 +319,7 @@ def _name(host: str) -> str:
 # For a request's header, for the next request, and to take so many bytes of what is sent.
 CONNECTION_SECONDS = 10.0
 MIN_TAKEN = 65_536
+MAX_HEADER = 65_536
 MAX_CONNECTIONS = 2_048
 BACKLOG = 512
 
@@ -329,6 +332,41 @@ def connection_limits() -> tuple[int, int]:
     return min(MAX_CONNECTIONS, soft // 2), min(BACKLOG, soft // 4)
 
 
+# A line that ends otherwise, or is folded: two programs may not agree on where such a header ends.
+_ODD_LINES = re.compile(rb"(?<!\r)\n|\r(?!\n)|\r\n[ \t]")
+
+
+class Strict(h11.Connection):
+    """Reads requests, and refuses those that another program, say a proxy before it, might read as other requests."""
+
+    _head = bytearray()
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what came, and keep the bytes of a header."""
+        if self.their_state is h11.IDLE:
+            self._head = self._head or bytearray()
+            self._head += data
+        super().receive_data(data)
+
+    def start_next_cycle(self) -> None:
+        """Begin the next request."""
+        super().start_next_cycle()
+        self._head = bytearray(self.trailing_data[0])
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return what comes next; 400 is the answer to the error that this may raise."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            head, self._head = self._head[: len(self._head) - len(self.trailing_data[0])], bytearray()
+            names = {name for name, _ in event.headers}
+            lengths = names & {b"content-length", b"transfer-encoding"}
+            known = event.http_version == b"1.1" or (event.http_version == b"1.0" and b"transfer-encoding" not in names)
+            whole = event.target.startswith(b"/") or (event.method, event.target) == (b"OPTIONS", b"*")
+            if len(lengths) > 1 or not known or not whole or _ODD_LINES.search(head):
+                raise h11.RemoteProtocolError("a request that can be read in two ways")
+        return event
+
+
 class Connection(H11Protocol):
     """A connection that ends when its client leaves the server waiting.
 
@@ -338,6 +376,10 @@ class Connection(H11Protocol):
 
     _limit: asyncio.TimerHandle | None = None
     _left = 0
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - see `H11Protocol`
+        super().__init__(*arguments, **named)
+        self.conn = Strict(h11.SERVER, MAX_HEADER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -570,10 +570,11 @@ async def _run(job: Job, body: bytes, request: Request) -> dict[str, Any]:
                 raise ClientDisconnect
             (done,) = apart.values(told.result().splitlines(keepends=True), MAX_MEMORY)
         finally:
+            # One that has told all ends by itself; to kill it then would take its end from who waits for it.
+            if not told.done():
+                process.kill()
             told.cancel()
             left.cancel()
-            if process.returncode is None:
-                process.kill()
             await process.wait()
     return dict(done)
 
