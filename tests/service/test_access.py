@@ -157,7 +157,10 @@ DOORS: dict[str, list[dict]] = {
     "POST /mappings": [{"json": {"source": "LAB", "mentions": ["headach"], "project": one}} for one in (None, "lab")],
     f"POST {PROJECT}/bulk": [{"json": {"uid": "b", "threshold": 0.99, "preview": one}} for one in (True, False)],
     f"POST {PROJECT}/undo": [{"json": {"uid": "none"}}],
-    f"POST {ROW}/decisions": [{"json": SENT | {"uid": "d", "kind": "skip"}}, {"json": SENT | {"kind": "nil", "seen": 99}}],
+    f"POST {ROW}/decisions": [
+        {"json": SENT | {"uid": "d", "kind": "skip"}},
+        {"json": SENT | {"kind": "nil", "seen": 99}},
+    ],
 }
 TRANSLATED = [{"system": SYSTEM, "code": "L1"}, {"targetcode": "x", "system": "x", "code": "BX:1", "reverse": "true"}]
 

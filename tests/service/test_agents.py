@@ -159,7 +159,7 @@ def test_a_fault_tells_the_model_nothing_of_what_was_asked(deciding, monkeypatch
 
 def test_over_http_access_is_that_of_the_service(index_path, tmp_path):
     path = tmp_path / "keys.tsv"
-    key = keys.add(path, "ann")
+    key, monitor = keys.add(path, "ann"), keys.add(path, "grafana", roles=["monitor"])
     for options, headers in (((), {}), (("--keys", path), {"Authorization": f"Bearer {key}"})):
         with open(tmp_path / "log", "w") as log:
             process = subprocess.Popen(
@@ -181,6 +181,8 @@ def test_over_http_access_is_that_of_the_service(index_path, tmp_path):
                 assert client.get(url, headers=headers).status_code == 405
                 assert client.post(url, content=b"x" * 3_000_000, headers=headers).status_code == 413
                 assert (client.post(url, json=call_).status_code == 401) == bool(options)
+                sent = {"Authorization": f"Bearer {monitor}"}
+                assert (client.post(url, json=call_, headers=sent).status_code == 403) == bool(options)
                 assert client.get(url.replace("mcp", "ready")).json() == {"status": "ready"}
             if not options:
                 for mode in ("auto", "legacy"):

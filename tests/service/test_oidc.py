@@ -255,6 +255,8 @@ def test_a_login_counts_once(normalizer, issuer, options):
         cookie = client.cookies["alphita-login"]
         assert client.get(back, follow_redirects=False).status_code == 303
         client.cookies.clear()
+        refused(client, back)
+        # Nor if the browser had kept the cookie.
         client.cookies.set("alphita-login", cookie)
         refused(client, back)
 

@@ -163,7 +163,7 @@ OPTIONS = {
 # What the pages cannot have yet: but for `LEFT`, which counts what these say, nothing is wrong.
 STRICT = dict.fromkeys(("strictNullChecks", "noImplicitAny", "useUnknownInCatchVariables"), True)
 # Errors that are left: fewer is better, more is refused.
-LEFT = {"review.js": 333, "page.js": 7, "filter.js": 19}
+LEFT = {"review.js": 318, "page.js": 7, "filter.js": 19}
 # One program each: they know nothing of each other's names.
 OTHERS = (ROOT / "src" / "alphita_lab" / "evaluation" / "report" / "page.js", ROOT / "docs" / "filter.js")
 # Programs that parse what they share, the library above all, once; prints the errors of each.

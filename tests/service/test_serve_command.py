@@ -265,6 +265,21 @@ def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, 
     assert renewal in told
 
 
+def test_roles_that_nobody_has_or_defined_are_told(said, tmp_path):
+    path, rights = tmp_path / "keys.tsv", tmp_path / "rights.toml"
+    rights.write_text('[coders]\nrights = ["read"]\n[none]\nrights = []\n[named]\nrights = []\nusers = ["eve"]\n')
+    keys.add(path, "ann", datetime.now(UTC).date() + timedelta(days=3), ["coders", "gone"])
+    code, lines = said("--keys", path, "--rights", rights)
+    notes = [line for line in lines if line.startswith("note") and ("keys" in line or "rights" in line)]
+    assert code == 0
+    assert notes[0].endswith("--new-key ann --key-days 90 --role coders --role gone")
+    assert [("'gone'" in note, "'none'" in note) for note in notes[1:]] == [(True, False), (False, True)]
+    # An issuer knows who is in which group.
+    code, lines = said("--rights", rights, "--oidc-issuer", "http://127.0.0.1:9", "--oidc-client", "c")
+    assert [line.split()[:2] for line in lines if " issuer " in line] == [["wrong", "issuer"]]
+    assert not any("nobody has" in line for line in lines)
+
+
 def test_a_calibration_that_is_not_there_any_more(monkeypatch, tmp_path, capsys):
     encoder = VocabularyEncoder()
     index = build(synthetic_terminology(120), encoder, tmp_path / "x.index")

@@ -93,7 +93,7 @@ def _keys(settings: Settings) -> Iterator[Finding]:
     held = keys.load(settings.keys)
     today = clock.today(settings.keys.stat().st_mtime)
     for key in held:
-        renew = f"make a new one: alphita serve --keys {settings.keys} --new-key {key.name} --key-days 90"
+        renew = keys.renewal(settings.keys, key)
         if key.last_day is not None and key.last_day < today:
             yield Finding("keys", f"{key.name}'s key expired on {key.last_day}; {renew}, and take its line out", "note")
         elif key.last_day is not None and key.last_day <= today + SOON:

@@ -95,11 +95,15 @@ def usable(path: Path, held: Sequence[Key], today: date) -> list[Key]:
     """Return the keys of a file that are not over."""
     valid = [key for key in held if key.last_day is None or key.last_day >= today]
     if not valid:
-        command = f"alphita serve --keys {path} --new-key {held[-1].name} --key-days 90"
-        raise InputError(
-            "holds no key that is still valid, so nobody could ask", file=path, remedy=f"make a new one: {command}"
-        )
+        problem = "holds no key that is still valid, so nobody could ask"
+        raise InputError(problem, file=path, remedy=renewal(path, held[-1]))
     return valid
+
+
+def renewal(path: Path, key: Key) -> str:
+    """Return how to make a new key in place of one."""
+    roles = "".join(f" --role {role}" for role in key.roles)
+    return f"make a new one: alphita serve --keys {path} --new-key {key.name} --key-days 90{roles}"
 
 
 def check_name(name: str, path: Path | None = None, line: int | None = None) -> str:
@@ -224,7 +228,7 @@ class Authentication(Gate):
         self._ring = ring or KeyRing(settings.keys, settings.rights)
         self._issuer = issuer
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
-        self._header, self._groups = ((name or "").lower() for name in settings.trusted_headers)
+        self._header, self._groups = settings.trust_user_header or "", settings.trust_groups_header or ""
         self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:

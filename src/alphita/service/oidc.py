@@ -13,9 +13,8 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from html import escape
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, unquote, urlencode
 
 from fastapi import APIRouter, Query, Request
@@ -38,23 +37,21 @@ SCOPES = ("openid", "profile", "email", "groups")
 # Seconds that the issuer's documents are kept, and before they are asked for again; that clocks may differ.
 KEPT, AGAIN, LEEWAY = 3_600.0, 5.0, 60
 TIMEOUT = 10.0
-# Seconds of a session and of a login, and how many are remembered.
+# Seconds of a session and of a login, and how many sessions are remembered.
 SESSION_SECONDS, LOGIN_SECONDS, MAX_SESSIONS = 8 * 3_600, 600, 10_000
 SESSION, LOGIN = "alphita", "alphita-login"
 CALLBACK = "/login/callback"
 _OWN_PATH = re.compile(r"/(?![/\\])[!-~]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(NamedTuple):
     """Whom the issuer names, and their groups."""
 
     name: str
     groups: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """A login; `until` in seconds of `time.monotonic`."""
 
     person: Person
@@ -73,7 +70,6 @@ class Issuer:
         self._keys: Any = None
         self._asked, self._lock = -KEPT, asyncio.Lock()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._logins_done: OrderedDict[str, None] = OrderedDict()
 
     async def metadata(self, *, anew: bool = False) -> dict[str, Any]:
         """Return what the issuer says of itself, as it was read within the hour; `anew`: within seconds."""
@@ -137,9 +133,8 @@ class Issuer:
         metadata, query = await self.metadata(), request.query_params
         secret, _, back_to = request.cookies.get(self._named(LOGIN), "").partition(".")
         told = hmac.compare_digest(query.get("state", "").encode(), _derived(secret, "state").encode())
-        if not secret or not told or _digest(secret) in self._logins_done:
+        if not secret or not told:
             raise Refusal(401, "login_failed", "this login was not begun in this browser, or has ended already")
-        _keep(self._logins_done, _digest(secret), None)
         if "code" not in query:
             raise Refusal(401, "login_failed", "the issuer did not let you in")
         try:
@@ -158,7 +153,9 @@ class Issuer:
         session = Session(self._person(claims), time.monotonic() + SESSION_SECONDS, token["id_token"])
         name = secrets.token_urlsafe(32)
         self._sessions.pop(_digest(request.cookies.get(self._named(SESSION), "")), None)
-        _keep(self._sessions, _digest(name), session)
+        self._sessions[_digest(name)] = session
+        if len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
         own = unquote(back_to) if _OWN_PATH.fullmatch(unquote(back_to)) else "/"
         response = RedirectResponse(self.settings.url + own, 303)
         self._set(response, SESSION, name, SESSION_SECONDS)
@@ -225,8 +222,7 @@ class Issuer:
         return f"__Host-{cookie}" if self._is_https else cookie
 
     def _set(self, response: Response, cookie: str, value: str, seconds: int) -> None:
-        kept = {"max_age": seconds, "path": "/", "secure": self._is_https, "httponly": True}
-        response.set_cookie(self._named(cookie), value, **kept, samesite="lax")  # type: ignore[arg-type]
+        response.set_cookie(self._named(cookie), value, seconds, secure=self._is_https, httponly=True, samesite="lax")
 
 
 BY_SECRET = ("client_secret_basic", "client_secret_post")
@@ -281,10 +277,3 @@ def _derived(secret: str, name: str) -> str:
 
 def _digest(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _keep(kept: OrderedDict[str, Any], name: str, value: object) -> None:
-    """Keep a value, and no more than so many."""
-    kept[name] = value
-    if len(kept) > MAX_SESSIONS:
-        kept.popitem(last=False)

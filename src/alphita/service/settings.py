@@ -126,10 +126,6 @@ class Settings:
         return "keys" if self.keys is not None else "header" if self.trust_user_header is not None else "local"
 
     @property
-    def trusted_headers(self) -> tuple[str | None, str | None]:
-        return self.trust_user_header, self.trust_groups_header
-
-    @property
     def url(self) -> str:
         """The address at which browsers reach this server, without a slash at its end."""
         host = f"[{self.host}]" if ":" in self.host else self.host

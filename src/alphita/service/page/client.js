@@ -28,18 +28,29 @@ export class Unreachable extends Error {
 }
 
 const KEY = "alphita.key";
+const LOGIN = "alphita.login";
 const PATIENCE = 20_000; // ms
 
 export class Api {
   /**
-   * `askKey(wrong)` resolves with a key; it is called when the server wants one. `onOther()` is called when that key is
-   * not of the `reviewer` who was here before.
+   * `askKey(wrong)` resolves with a key; it is called when the server wants one (see `hasLogin`, too). `onOther()` is
+   * called when that key is not of the `reviewer` who was here before.
    */
   constructor(askKey, onOther) {
     this.askKey = askKey;
     this.onOther = onOther;
     this.reviewer = null;
     this.asking = null;
+  }
+
+  /** Whether one can log in at the server, by /login. */
+  get hasLogin() {
+    return sessionStorage.getItem(LOGIN) === "yes";
+  }
+
+  /** Whether a key of this tab says who asks, and not a login. */
+  get hasKey() {
+    return Boolean(sessionStorage.getItem(KEY));
   }
 
   get(path, query = {}, signal = undefined) {
@@ -90,6 +101,7 @@ export class Api {
     if (response.ok) return response;
     const said = await response.json().catch(() => null);
     if (response.status === 401) {
+      if (said?.error?.code === "no_session") sessionStorage.setItem(LOGIN, "yes");
       await this.#newKey(sent);
       return this.#ask(method, path, { query, body, headers, signal, patience });
     }

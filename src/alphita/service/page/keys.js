@@ -32,8 +32,13 @@ export const SHORTCUTS = [
 const BY_KEY = new Map(SHORTCUTS.flatMap((one) => one.keys.map((key) => [key, one.action])));
 const SINGLE = "alphita.single";
 
-/** Call `actions[name](key)` for each shortcut, unless something is being typed or a dialog is open. */
-export function listen(actions) {
+/**
+ * Call `actions[name](key)` for each shortcut that is allowed, unless something is being typed or a dialog is open.
+ *
+ * @param {Record<string, (key: string) => void>} actions
+ * @param {(action: string) => boolean} isAllowed
+ */
+export function listen(actions, isAllowed) {
   const single = byId("help-single");
   single.checked = localStorage.getItem(SINGLE) !== "no";
   single.addEventListener("change", () => localStorage.setItem(SINGLE, single.checked ? "yes" : "no"));
@@ -42,7 +47,7 @@ export function listen(actions) {
     if (document.querySelector("dialog[open]")) return;
     const key = event.ctrlKey ? `Ctrl+${event.key.toLowerCase()}` : event.key;
     const action = BY_KEY.get(key);
-    if (!action || isTyped(event.target, key)) return;
+    if (!action || !isAllowed(action) || isTyped(event.target, key)) return;
     if (!event.ctrlKey && !single.checked && action !== "cancel") return;
     event.preventDefault();
     if (event.repeat && action !== "next" && action !== "previous") return; // a key held down decides once

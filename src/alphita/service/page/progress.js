@@ -50,7 +50,7 @@ function agreement(found) {
     ? `${count(found.agreed)} of ${count(found.compared)} rows that two or more reviewers have decided agree (${percent(found.agreed / found.compared)}).`
     : "No row has been decided by two reviewers yet.";
   const kappa = found.kappa === null || found.kappa === undefined ? null
-    : `Cohen's kappa of ${found.pair.join(" and ")}: ${found.kappa.toFixed(2)} (1: always agree; 0: no more than chance).`;
+    : `Cohen's kappa of ${found.pair?.join(" and ") || "two reviewers"}: ${found.kappa.toFixed(2)} (1: always agree; 0: no more than chance).`;
   const open = found.disagreed?.length ? `${count(found.disagreed.length)} to settle under “Disagreements”.` : null;
   return make("section", {}, make("h3", { text: "Agreement" }), [text, kappa, open].filter(Boolean).map((line) => make("p", { text: line })));
 }

@@ -28,7 +28,8 @@ const disagreements = new Disagreements(api, picker, (id) => { forget(id); queue
 const files = new Files(api, imported);
 
 const page = {
-  me: null,
+  me: /** @type {any} */ (null),
+  leaving: false, // and nothing unsaved would be lost
   project: null, // its name
   blind: false,
   finished: false, // nothing is open below or above the row in hand
@@ -455,6 +456,7 @@ function keepComment() {
 
 function askKey(wrong) {
   const dialog = byId("key");
+  byId("key-login").hidden = !api.hasLogin;
   byId("key-about").textContent = wrong ? "This key is unknown or has expired." : "This server identifies reviewers by a key. The page keeps it until you close this tab.";
   byId("key-input").value = "";
   if (!dialog.open) dialog.showModal();
@@ -483,12 +485,36 @@ async function openProject(name) {
   page.details.clear();
   page.loaded.clear();
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
-  const { blind, filters } = page.me.projects.find((one) => one.name === name);
+  const { blind, filters, rights } = page.me.projects.find((one) => one.name === name);
+  allow(rights);
   page.blind = Boolean(blind);
   picker.narrow(page.me.choices, Boolean(filters.standard_only));
   notices();
   await reload();
   refreshProgress();
+}
+
+/**
+ * Show what these rights are needed for, and nothing else that needs one.
+ *
+ * @param {string[]} rights
+ */
+function allow(rights) {
+  for (const part of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-right]"))) part.hidden = !rights.includes(part.dataset.right || "");
+}
+
+/** @param {string} action */
+function isAllowed(action) {
+  const part = ["candidate", "exact"].includes(action) ? byId("actions") : document.querySelector(`button[data-action="${action}"]`);
+  return !part?.closest("[hidden]");
+}
+
+async function logOut() {
+  try {
+    location.href = (await api.post("/logout", {})).url;
+  } catch (error) {
+    say(`Not logged out: ${/** @type {Error} */ (error).message}.`);
+  }
 }
 
 async function projects() {
@@ -518,11 +544,14 @@ async function begin() {
   byId("who").textContent = [`reviewer: ${reviewer}`, release && `release ${release}`, calibrated ? null : "not calibrated", `Alphita ${version}`].filter(Boolean).join(" · ");
   const resumed = outbox.resume(reviewer);
   if (resumed.length) say(`${several(resumed.length, "decision")} from an earlier visit: saving now.`);
+  byId("logout").hidden = !page.me.login || api.hasKey;
   const asked = decodeURIComponent(location.hash.slice(1));
   const name = names.includes(asked) ? asked : names[0];
   if (name === undefined) {
     draw();
-    files.open(null);
+    allow(page.me.rights);
+    if (page.me.rights.includes("administer")) files.open(null);
+    else say("There is no project that you may read.");
     return;
   }
   byId("project").value = name;
@@ -531,7 +560,7 @@ async function begin() {
 
 help();
 nameTheme();
-listen(actions);
+listen(actions, isAllowed);
 for (const dialog of document.querySelectorAll("dialog")) dialog.addEventListener("close", showConflict);
 for (const dialog of [byId("help"), byId("comment")]) closable(dialog);
 document.addEventListener("click", (event) => {
@@ -540,7 +569,7 @@ document.addEventListener("click", (event) => {
 });
 byId("hand").addEventListener("click", (event) => {
   const button = around(event, "button[data-candidate]");
-  if (button) take(Number(button.dataset.candidate));
+  if (button && isAllowed("candidate")) take(Number(button.dataset.candidate));
 });
 byId("comment").querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); keepComment(); });
 byId("comment-text").addEventListener("keydown", (event) => {
@@ -550,6 +579,11 @@ byId("conflict-keep").addEventListener("click", () => resolveConflict(false));
 byId("conflict-replace").addEventListener("click", () => resolveConflict(true));
 byId("conflict").addEventListener("cancel", (event) => event.preventDefault()); // it must be answered
 byId("key").addEventListener("cancel", (event) => event.preventDefault());
+byId("login").addEventListener("click", () => {
+  page.leaving = true; // what is not saved yet is kept, and sent afterwards
+  location.href = `/login?next=${encodeURIComponent(location.pathname + location.hash)}`;
+});
+byId("logout").addEventListener("click", logOut);
 byId("project").addEventListener("change", () => openProject(byId("project").value));
 byId("filters").addEventListener("submit", (event) => {
   event.preventDefault();
