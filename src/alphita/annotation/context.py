@@ -26,6 +26,8 @@ from alphita.terminology.languages import likelihoods
 from alphita.terminology.rules.lexicon import bare
 
 _SIGNS = frozenset("?;:()-+.,")
+# Signs, which do not count, that a reach has for each of its words.
+MAX_SIGNS = 8
 _HEADING = re.compile(r"[ \t]*(?:[^\W\d_][^\n:]{0,40}:|[A-ZÄÖÜÀÉÈ][A-ZÄÖÜÀÉÈ /&-]{2,40}[ \t]*(?:\n|\Z))")
 _BLANK = re.compile(r"\n[ \t]*\n")
 # Behind a cue that ends its line, or has some words and a colon behind it: up to the first sign of the next line.
@@ -425,12 +427,14 @@ def _reaches(
 
 def _within(said: Sequence[Word], places: range, reach: int | None) -> int:
     """Return where a reach of so many words ends: the place behind its last word, in the direction of `places`."""
-    words = 0
-    for place in places:
+    if reach is None:
+        return places.stop
+    words, near = 0, places[: MAX_SIGNS * (reach + 1)]
+    for place in near:
         words += said[place].word not in _SIGNS
-        if reach is not None and words > reach:
+        if words > reach:
             return place
-    return places.stop
+    return near.stop
 
 
 def _clause(said: Sequence[Word], matches: Sequence[_Match]) -> int | None:

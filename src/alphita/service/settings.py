@@ -87,6 +87,11 @@ class Settings:
     log_mentions: bool = option(False, panel=HOW, help="Log mentions, which may be patient data.")
 
     @property
+    def max_values(self) -> int:
+        """Maximum values in a body of JSON."""
+        return 10 * max(1_000, self.max_rows)
+
+    @property
     def access(self) -> Literal["keys", "header", "local"]:
         return "keys" if self.keys is not None else "header" if self.trust_user_header is not None else "local"
 
