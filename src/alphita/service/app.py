@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,7 @@ from alphita.review.store import ReviewStore
 from alphita.service import failures, fhir, keys, logs, normalizing, pages, reconciling, reviewing
 from alphita.service.batching import Batcher
 from alphita.service.concepts import Finders
-from alphita.service.limits import WATCHED, Limits, Origins
+from alphita.service.limits import Limits, Origins
 from alphita.service.settings import Settings, is_loopback
 from alphita.service.workers import Contents, Opened, Worker, contents, contents_opened, is_room
 from alphita.terminology.store import Terminology
@@ -41,8 +40,7 @@ NO_TELEMETRY: Any = {
     "operation_spans": False,
     "auto_configure": False,
 }
-State = Literal["starting", "ready", "replaced", "failed", "stopping"]
-REPLACED = "the index or its calibration has changed since the server started; start the server again"
+State = Literal["starting", "ready", "failed", "stopping"]
 # Seconds between two looks at the index's folder, and at the requests of an index that is no longer in service.
 LOOK, RETIRING = 1.0, 0.1
 
@@ -87,10 +85,6 @@ class Serving:
         self.starting = [*self.further]
         self.contents = contents_opened(self.normalizer.index)
 
-    def is_changed(self) -> bool:
-        """Tell whether the index's folder holds something else by now."""
-        return contents(self.normalizer.index.path) != self.contents
-
     async def warm_up(self) -> None:
         questions = [normalizing.Question(string) for string in WARM_UP]
         await self.batcher.ask(normalizing.NormalizeKind(1, False), questions)
@@ -121,16 +115,14 @@ class Serving:
 
 
 class Announcement(failures.Gate):
-    """A middleware that announces a request to the batcher, and refuses work where the index was replaced."""
+    """A middleware that announces a request to the batcher, and counts it for the index that is in service."""
 
     def __init__(self, app: ASGIApp, lifetime: Lifetime) -> None:
         super().__init__(app)
         self.lifetime = lifetime
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the app answer, unless the index was replaced."""
-        if scope["path"] not in WATCHED and self.lifetime.now() == "replaced":
-            raise failures.Refusal(503, "index_replaced", REPLACED)
+        """Let the app answer."""
         is_announced = scope["method"] == "POST" and scope["path"] in normalizing.ASKED_TOGETHER
         serving = self.lifetime.serving
         serving.requests += 1
@@ -149,18 +141,9 @@ class Lifetime:
         self.state: State = "starting"
         self.serving = serving
         self._put, self._reopen = put, reopen
-        self._looked, self._is_replaced, self._tried = time.monotonic(), False, serving.contents
+        self._tried = serving.contents
         self._tasks: set[asyncio.Task[None]] = set()
         self._reloading: asyncio.Task[None] | None = None
-
-    def now(self) -> State:
-        """Return the state, as the index's folder is now, or was a moment ago."""
-        if self._reopen is None and time.monotonic() >= self._looked + LOOK:
-            was, self._is_replaced = self._is_replaced, self.serving.is_changed()
-            self._looked = time.monotonic()
-            if self._is_replaced and not was:
-                logs.warn("index replaced", index=str(self.serving.normalizer.index.path), message=REPLACED)
-        return "replaced" if self._is_replaced and self.state == "ready" else self.state
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -260,7 +243,6 @@ def create(
 
     Args:
         reopen: opens what is to be served when the server is told to reload; None: it is what was opened already.
-            Without it, the server refuses to answer once the index's folder has changed.
     """
     settings.check()
     figures = logs.Metrics(version=__version__, waiting=lambda: lifetime.serving.batcher.waiting)
@@ -361,7 +343,7 @@ def _operation(app: FastAPI, lifetime: Lifetime, figures: logs.Metrics) -> None:
     def readiness() -> dict[str, Any]:
         normalizer = lifetime.serving.normalizer
         return {
-            "status": lifetime.now(),
+            "status": lifetime.state,
             "index": normalizer.index.content_hash,
             "model": normalizer.index.manifest["model_hash"],
             "calibrated": normalizer.calibration is not None,
