@@ -3,18 +3,16 @@ from __future__ import annotations
 import io
 import json
 import logging
-import shutil
-import time
 
 import pytest
 
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import InputError
-from alphita.index.store import Index, build
+from alphita.index.store import Index
 from alphita.review.store import ReviewStore
 from alphita.service import keys, logs
 from alphita.service.app import page_paths
-from tests.doubles import HashEncoder, small_terminology
+from tests.doubles import HashEncoder
 from tests.service.review_service import client_of, code_of
 from tests.waiting import wait_until
 
@@ -123,34 +121,6 @@ def test_of_failures_of_one_kind_a_hundred_a_minute_are_logged_and_the_others_co
     now[0] = 60.0
     logging.getLogger("asyncio").error("socket.accept() out of system resource\nsocket: 1")
     assert log()[-1]["left_out"] == 900
-
-
-def test_an_index_that_was_replaced_is_told_and_not_answered_from(index_path, tmp_path, log, monkeypatch):
-    monkeypatch.setattr("alphita.service.app.LOOK", 0.0)
-    shutil.copytree(index_path, tmp_path / "x.index")
-    with client_of(Normalizer(Index.open(tmp_path / "x.index"), encoder=HashEncoder())) as client:
-        deadline = time.monotonic() + 20
-        while client.get("/ready").status_code != 200:
-            assert time.monotonic() < deadline
-        asked = {"mentions": ["seizure"]}
-        assert client.post("/normalize", json=asked).status_code == 200
-        (tmp_path / "x.index").rename(tmp_path / "x.index.old-1")
-        build(small_terminology(), HashEncoder(seed=3), tmp_path / "x.index")
-        for _ in range(2):
-            told = client.get("/ready")
-            assert (told.status_code, told.json()["status"]) == (503, "replaced")
-            refused = client.post("/normalize", json=asked)
-            assert (refused.status_code, code_of(refused)) == (503, "index_replaced")
-        assert client.get("/health").status_code == 200
-        # Put back, it is the same index again; without one of its calibrations it is not.
-        shutil.rmtree(tmp_path / "x.index")
-        (tmp_path / "x.index.old-1").rename(tmp_path / "x.index")
-        assert client.post("/normalize", json=asked).status_code == 200
-        shutil.copytree(tmp_path / "x.index", tmp_path / "x.index" / "calibration")
-        assert client.get("/ready").json()["status"] == "replaced"
-    told = [line["message"] for line in log() if line["event"] == "index replaced"]
-    assert len(told) == 2
-    assert "start the server again" in told[0]
 
 
 def test_mentions_are_logged_if_asked_for(normalizer, log):

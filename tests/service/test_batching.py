@@ -3,13 +3,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Sequence
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from alphita.service.batching import Batcher, QueueFull
+from alphita.service import batching
+from alphita.service.batching import Batcher, OutOfTime, QueueFull, Shared
 from tests.waiting import SECONDS
 
 LONG = float(SECONDS)
@@ -190,3 +192,95 @@ def test_a_wrong_number_of_answers_is_an_error():
 
     with pytest.raises(RuntimeError, match="1 questions got 0 answers"):
         asyncio.run(run())
+
+
+def test_clients_take_turns_by_cost_and_a_late_one_waits_for_one_batch_alone():
+    work = Upper()
+
+    async def run():
+        asking = batcher(work, budget=4)
+        greedy = [asking.ask("x", ["g"] * 9, client="greedy") for _ in range(2)]
+        return await asyncio.gather(
+            *greedy, asking.ask("x", ["m"], client="modest"), asking.ask("x", ["n"], client="n")
+        )
+
+    asyncio.run(run())
+    assert ["".join(questions) for _, questions in work.batches][:3] == ["ggmn", "gggg", "gggg"]
+
+
+class Paced:
+    """Takes a hundredth of a second a letter; remembers how many letters it was asked at once."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, kind: str, questions: Sequence[str], /) -> Sequence[str]:
+        self.sizes.append(sum(map(len, questions)))
+        time.sleep(0.01 * self.sizes[-1])
+        return questions
+
+
+def test_while_several_ask_a_batch_takes_no_longer_than_a_turn(monkeypatch):
+    monkeypatch.setattr(batching, "EXPENSE", 0)
+    monkeypatch.setattr(batching, "TURN", 0.05)
+    work = Paced()
+
+    async def run():
+        asking = batcher(work)
+        await asking.ask("x", ["g"] * 20, client="greedy")
+        alone = len(work.sizes)
+        greedy = asyncio.ensure_future(asking.ask("x", ["g"] * 40, client="greedy"))
+        await asking.ask("x", ["m"], client="modest")
+        await greedy
+        return alone
+
+    alone = asyncio.run(run())
+    assert work.sizes[:alone] == [20]
+    assert max(work.sizes[alone:]) <= 5
+
+
+def test_a_question_that_takes_longer_than_a_turn_leaves_a_worker_to_the_others(monkeypatch):
+    monkeypatch.setattr(batching, "EXPENSE", 0)
+    first, second = Paced(), Paced()
+
+    async def run():
+        asking = batcher(first)
+        asking.add(second)
+        await asking.ask("x", ["g"], client="greedy")
+        await asking.ask("x", ["m"], client="modest")
+        greedy = [asyncio.ensure_future(asking.ask("x", ["g" * 60], client="greedy")) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        start = time.monotonic()
+        await asking.ask("x", ["m"], client="modest")
+        waited = time.monotonic() - start
+        await asyncio.gather(*greedy)
+        return waited
+
+    assert asyncio.run(run()) < 0.5
+    assert sorted((60 in first.sizes, 60 in second.sizes)) == [False, True]
+
+
+def test_at_its_deadline_a_request_ends_and_the_rest_is_not_computed():
+    work = Paced()
+
+    async def run():
+        asking = batcher(work, budget=5)
+        with pytest.raises(OutOfTime) as over:
+            await asking.ask("x", ["g"] * 200, deadline=time.monotonic() + 0.2)
+        assert 0 < over.value.left < 200
+        assert asking.waiting == 0
+        await asking.close()
+
+    asyncio.run(run())
+    assert sum(work.sizes) < 100
+
+
+def test_a_client_with_less_than_its_share_gets_in_where_all_is_held():
+    held = Shared(10)
+    held.take("greedy", 10)
+    assert not held.has_room("greedy", 1)
+    assert held.has_room("modest", 5)
+    assert not held.has_room("modest", 6)
+    held.take("greedy", -10)
+    assert held.has_room("modest", 10)
+    assert (held.total, held.of("greedy")) == (0, 0)

@@ -297,3 +297,55 @@ def test_a_name_that_is_not_its_own_is_refused(normalizer):
             refused = client.get("/health", headers={"Host": host})
             assert refused.status_code == 403, host
             assert code_of(refused) == "wrong_host"
+
+
+def test_a_large_body_counts_as_several_requests():
+    clients = [Client(b"x" * 30_000), Client(b"x"), Client(b"x")]
+    assert one_by_one(*clients, rate=0.001, burst=3) == [200, 429, 429]
+    clients = [Client(b"x" * 9_999), Client(b"x"), Client(b"x"), Client(b"x")]
+    assert one_by_one(*clients, rate=0.001, burst=3) == [200, 200, 200, 429]
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b'{"mentions":[' + b"1," * 10_001 + b"1]}", 413),
+        (b'{"mentions":["' + b"a," * 20_000 + b'"]}', 200),
+        (b'{"mentions":["' + rb"\"," * 20_000 + b'"]}', 200),
+        (b'["' + rb"\\" + b'",' + b"1," * 10_001 + b"1]", 413),
+        (b'""' * 30_000 + b"," * 10_001, 413),
+    ],
+    ids=["numbers", "commas in text", "escaped quotes", "an escaped backslash", "strings"],
+)
+def test_json_of_more_values_than_any_request_has_is_not_read(content, status):
+    client = Client(content)
+    ask(client)
+    assert client.status == status
+
+
+def test_of_what_works_in_threads_two_requests_of_a_client_go_on_at_once():
+    working: list[int] = []
+    most: list[int] = []
+
+    async def app(scope, receive, send):
+        await receive()
+        working.append(1)
+        most.append(len(working))
+        await asyncio.sleep(0.01)
+        working.pop()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def run(path, clients):
+        door = Limits(app, Settings(rate=0))
+        given = [Client(b"x", path=path) for _ in range(6)]
+        for number, client in enumerate(given):
+            client.scope["client"] = (f"10.0.0.{number % clients}", 5)
+        await asyncio.gather(*(door(client.scope, client.receive, client.send) for client in given))
+        assert [client.status for client in given] == [200] * 6
+        assert not door._threads
+
+    for path, clients, expected in (("/fhir/r4", 1, 2), ("/fhir/r4", 2, 4), ("/normalize", 1, 6)):
+        most.clear()
+        asyncio.run(run(path, clients))
+        assert max(most) == expected

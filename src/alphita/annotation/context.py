@@ -26,6 +26,8 @@ from alphita.terminology.languages import likelihoods
 from alphita.terminology.rules.lexicon import bare
 
 _SIGNS = frozenset("?;:()-+.,")
+# Signs, which do not count, that a reach has for each of its words.
+MAX_SIGNS = 8
 _HEADING = re.compile(r"[ \t]*(?:[^\W\d_][^\n:]{0,40}:|[A-ZÄÖÜÀÉÈ][A-ZÄÖÜÀÉÈ /&-]{2,40}[ \t]*(?:\n|\Z))")
 _BLANK = re.compile(r"\n[ \t]*\n")
 # Behind a cue that ends its line, or has some words and a colon behind it: up to the first sign of the next line.
@@ -69,27 +71,6 @@ class _Among(NamedTuple):
     cues: list[_Cue]
     negating: frozenset[int]
 
-    @classmethod
-    def of(cls, cues: Sequence[_Cue], mentions: Sequence[Place]) -> _Among:
-        """Leave out the cues within larger mentions, and those that a mention stands before."""
-        starts = sorted({place.start for place in mentions})
-        ends: list[int] = []
-        longest = {place.start: place.end for place in sorted(mentions)}
-        for start in starts:
-            ends.append(max(longest[start], ends[-1] if ends else 0))
-
-        def is_free(cue: _Cue) -> bool:
-            one = cue.context
-            before = bisect_left(starts, one.start)
-            if cue.unless is not None and bisect_left(starts, cue.unless) < before:
-                return False
-            is_inside = before > 0 and ends[before - 1] >= one.end
-            return not is_inside and longest.get(one.start, 0) <= one.end
-
-        negating = (cue for cue in cues if cue.context.category == NEGATED)
-        of = (cue.context.start for cue in negating if bisect_left(starts, cue.low) < bisect_left(starts, cue.high))
-        return cls([cue for cue in cues if is_free(cue)], frozenset(of))
-
 
 class Contexts:
     """The cues of one text, sentence by sentence, and the items of its forms."""
@@ -127,7 +108,11 @@ class Contexts:
     def _among(self, sentence: int, mentions: Sequence[Place]) -> _Among:
         """Return what the mentions of a sentence leave of its cues; the mentions are the same for each of them."""
         if self._last is None or self._last[0] != sentence or self._last[1] is not mentions:
-            self._last = sentence, mentions, _Among.of(self._cues[sentence], mentions)
+            cues = self._cues[sentence]
+            free = [cue for cue in cues if not any(_is_taken(cue, place) for place in mentions)]
+            denials = (cue for cue in cues if cue.context.category == NEGATED)
+            of = (one.context.start for one in denials if any(one.low <= place.start < one.high for place in mentions))
+            self._last = sentence, mentions, _Among(free, frozenset(of))
         return self._last[2]
 
     def _reaching(
@@ -151,6 +136,14 @@ class Contexts:
         """Return the item of a form that a mention is within."""
         place = bisect_right(self._items, start, key=lambda item: item.start) - 1
         return self._items[place] if place >= 0 and end <= self._items[place].end else None
+
+
+def _is_taken(cue: _Cue, mention: Place) -> bool:
+    """Tell whether a cue does not count for a mention before it, or because it is a part of a larger one."""
+    one = cue.context
+    if cue.unless is not None and cue.unless <= mention.start < one.start:
+        return True
+    return mention.start <= one.start and one.end <= mention.end and len(one.cue) < mention.size
 
 
 def _is_of_item(cue: Context, item: Item) -> bool:
@@ -425,12 +418,14 @@ def _reaches(
 
 def _within(said: Sequence[Word], places: range, reach: int | None) -> int:
     """Return where a reach of so many words ends: the place behind its last word, in the direction of `places`."""
-    words = 0
-    for place in places:
+    if reach is None:
+        return places.stop
+    words, near = 0, places[: MAX_SIGNS * (reach + 1)]
+    for place in near:
         words += said[place].word not in _SIGNS
-        if reach is not None and words > reach:
+        if words > reach:
             return place
-    return places.stop
+    return near.stop
 
 
 def _clause(said: Sequence[Word], matches: Sequence[_Match]) -> int | None:

@@ -315,6 +315,8 @@ def run_app(
     print(f"serving on {url} (Ctrl+C ends it)", flush=True)
     if show:
         webbrowser.open(url)  # it connects already, and is answered in a moment
+    # A thread that works keeps those that answer waiting for so many seconds.
+    sys.setswitchinterval(0.001)
     server = uvicorn.Server(config)
     was_terminal = sys.stderr.isatty()
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ipaddress
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +28,7 @@ from alphita.service import access, failures, fhir, keys, logs, normalizing, oid
 from alphita.service.audit import Audit, AuditFile
 from alphita.service.batching import Batcher
 from alphita.service.concepts import Finders
-from alphita.service.limits import WATCHED, Limits, Origins
+from alphita.service.limits import Limits, Origins
 from alphita.service.parts import Parts
 from alphita.service.settings import Settings
 from alphita.service.usage import Usage
@@ -46,8 +45,7 @@ NO_TELEMETRY: Any = {
     "operation_spans": False,
     "auto_configure": False,
 }
-State = Literal["starting", "ready", "replaced", "failed", "unwritable", "stopping"]
-REPLACED = "the index or its calibration has changed since the server started; start the server again"
+State = Literal["starting", "ready", "failed", "unwritable", "stopping"]
 # Seconds between two looks at the index's folder, and at the requests of an index that is no longer in service.
 LOOK, RETIRING = 1.0, 0.1
 
@@ -93,10 +91,6 @@ class Serving:
         self.starting = [*self.further]
         self.contents = contents_opened(self.normalizer.index)
 
-    def is_changed(self) -> bool:
-        """Tell whether the index's folder holds something else by now."""
-        return contents(self.normalizer.index.path) != self.contents
-
     async def warm_up(self) -> None:
         questions = [normalizing.Question(string) for string in WARM_UP]
         await self.batcher.ask(normalizing.NormalizeKind(1, False), questions)
@@ -127,16 +121,14 @@ class Serving:
 
 
 class Announcement(failures.Gate):
-    """A middleware that announces a request to the batcher, and refuses work where the index was replaced."""
+    """A middleware that announces a request to the batcher, and counts it for the index that is in service."""
 
     def __init__(self, app: ASGIApp, lifetime: Lifetime) -> None:
         super().__init__(app)
         self.lifetime = lifetime
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the app answer, unless the index was replaced."""
-        if scope["path"] not in WATCHED and self.lifetime.now() == "replaced":
-            raise failures.Refusal(503, "index_replaced", REPLACED)
+        """Let the app answer."""
         is_announced = scope["method"] == "POST" and scope["path"] in normalizing.ASKED_TOGETHER
         serving = self.lifetime.serving
         serving.requests += 1
@@ -155,18 +147,9 @@ class Lifetime:
         self.state: State = "starting"
         self.serving = serving
         self._put, self._reopen = put, reopen
-        self._looked, self._is_replaced, self._tried = time.monotonic(), False, serving.contents
+        self._tried = serving.contents
         self._tasks: set[asyncio.Task[None]] = set()
         self._reloading: asyncio.Task[None] | None = None
-
-    def now(self) -> State:
-        """Return the state, as the index's folder is now, or was a moment ago."""
-        if self._reopen is None and time.monotonic() >= self._looked + LOOK:
-            was, self._is_replaced = self._is_replaced, self.serving.is_changed()
-            self._looked = time.monotonic()
-            if self._is_replaced and not was:
-                logs.warn("index replaced", index=str(self.serving.normalizer.index.path), message=REPLACED)
-        return "replaced" if self._is_replaced and self.state == "ready" else self.state
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -266,7 +249,6 @@ def create(
 
     Args:
         reopen: opens what is to be served when the server is told to reload; None: it is what was opened already.
-            Without it, the server refuses to answer once the index's folder has changed.
     """
     settings.check()
     figures = logs.Metrics(version=__version__, waiting=lambda: lifetime.serving.batcher.waiting)
@@ -366,7 +348,7 @@ def _operation(app: FastAPI, lifetime: Lifetime, figures: logs.Metrics, parts: P
     """Add what tells of the server itself, and the pages that describe what it answers."""
 
     async def readiness() -> dict[str, Any]:
-        normalizer, state, unwritable = lifetime.serving.normalizer, lifetime.now(), await parts.unwritable()
+        normalizer, state, unwritable = lifetime.serving.normalizer, lifetime.state, await parts.unwritable()
         return {
             "status": "unwritable" if state == "ready" and unwritable else state,
             "index": normalizer.index.content_hash,

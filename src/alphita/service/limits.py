@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from alphita.service.batching import Shared
-from alphita.service.failures import Gate, Refusal, client_of
+from alphita.service.failures import Gate, Refusal, check_values, client_of
 from alphita.service.settings import Settings
 
 # Asked by machines that watch this one; they are always answered.
@@ -155,10 +155,12 @@ class Limits(Gate):
 
         try:
             if await self._read(scope, receive, body, seconds, client):
-                is_file = seconds != self.settings.seconds  # it has a process of its own
-                self.rate.charge(client, 0 if is_file else body.size // BYTES_A_REQUEST)
-                is_free = is_file or scope["path"] in BATCHED
-                threads = None if is_free else self._threads.setdefault(client, asyncio.Semaphore(MAX_THREADS))
+                threads = None
+                if not _is_file(scope):
+                    check_values(body.content, self.settings.max_values)
+                    self.rate.charge(client, body.size // BYTES_A_REQUEST)
+                    if scope["path"] not in BATCHED:
+                        threads = self._threads.setdefault(client, asyncio.Semaphore(MAX_THREADS))
                 await self._timed(scope, replay, send, deadline, seconds, threads)
         finally:
             self.bytes.take(client, -body.size)
@@ -225,9 +227,13 @@ class Limits(Gate):
 
 def _seconds(scope: Scope, settings: Settings) -> float:
     """Return how long a request may take until its answer begins."""
+    return settings.file_seconds if _is_file(scope) else settings.seconds
+
+
+def _is_file(scope: Scope) -> bool:
+    """Tell whether a file is imported, or exported, in a process of its own."""
     method, path = scope["method"], scope["path"]
-    is_file = (method == "POST" and path == UPLOADS) or (method == "GET" and path.endswith("/export"))
-    return settings.file_seconds if is_file else settings.seconds
+    return (method == "POST" and path == UPLOADS) or (method == "GET" and path.endswith("/export"))
 
 
 def _limit(scope: Scope, settings: Settings) -> int:

@@ -56,12 +56,14 @@ class Mentions(BaseModel):
         },
     )
 
-    mentions: list[str] = Field(description="the mentions")
+    mentions: list[str] = Field(description="the mentions", fail_fast=True)
     top: int = Field(5, ge=1, description="candidates per mention")
     contexts: list[str | None] | None = Field(
-        None, description="the surrounding text of each mention; it helps to resolve abbreviations"
+        None, description="the surrounding text of each mention; it helps to resolve abbreviations", fail_fast=True
     )
-    languages: list[str | None] | None = Field(None, description="the language of each mention (BCP-47)")
+    languages: list[str | None] | None = Field(
+        None, fail_fast=True, description="the language of each mention (BCP-47)"
+    )
     explain: bool = Field(False, description="explain each answer in one line")
     billable: bool = Field(False, description="answer with codes that can be billed (ICD-10-CM)")
 
@@ -94,7 +96,7 @@ class Texts(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"texts": ["heart attack"]}]})
 
-    texts: list[str] = Field(description="texts to encode; they are cleaned like the index's terms")
+    texts: list[str] = Field(description="texts to encode; they are cleaned like the index's terms", fail_fast=True)
 
 
 class Vectors(BaseModel):
@@ -117,7 +119,7 @@ class FreeTexts(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"texts": ["No seizures. She has short and curved fingers."]}]}
     )
 
-    texts: list[str] = Field(description="texts, such as letters, notes or abstracts")
+    texts: list[str] = Field(description="texts, such as letters, notes or abstracts", fail_fast=True)
     exact: bool = Field(False, description="find names of the terminology only: fast, without confidence")
     precision: float | None = Field(None, ge=0, le=1, description="keep only mentions with at least this confidence")
 

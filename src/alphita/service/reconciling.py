@@ -30,7 +30,7 @@ from alphita.review import files
 from alphita.service import normalizing, pages
 from alphita.service.batching import Batcher
 from alphita.service.concepts import Concept, Finders, FoundConcept, Named, find_concept, named
-from alphita.service.failures import FORM, Refusal, documented, media_type, pairs_of
+from alphita.service.failures import FORM, Refusal, check_values, documented, media_type, pairs_of
 from alphita.service.normalizing import ERRORS, JSON, NormalizeKind, Question, check_strings
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
@@ -205,12 +205,12 @@ def router(
         if len(pairs) > 1 or {*given} - {"queries", "extend"}:
             raise Refusal(422, "invalid", "give 'queries' or 'extend', and nothing else")
         if "extend" in given:
-            extension = _read(EXTENSION, given, "extend")
+            extension = _read(EXTENSION, given, "extend", settings)
             check_strings("extend", extension.ids, settings.max_rows, settings.max_characters)
             return await _json(extended, extension, concept_of)
         if "queries" not in given:
             return await _json(manifest, _base(request), index, types, settings)
-        asked = _read(QUERIES, given, "queries")
+        asked = _read(QUERIES, given, "queries", settings)
         if len(asked) > settings.max_rows:
             raise Refusal(413, "too_many", f"{len(asked):,} queries, at most {settings.max_rows:,} a request")
         questions = {key: question for key, one in asked.items() if (question := one.question) is not None}
@@ -377,9 +377,11 @@ def _preview(concept: Concept) -> Iterator[str]:
             yield f"<p>{title}: {escape(text)}</p>"
 
 
-def _read(model: TypeAdapter[T], given: Mapping[str, str], name: str) -> T:
+def _read(model: TypeAdapter[T], given: Mapping[str, str], name: str, settings: Settings) -> T:
+    content = given[name].encode("utf-8", "replace")
+    check_values(content, settings.max_values)
     try:
-        return model.validate_json(given[name].encode("utf-8", "replace"))
+        return model.validate_json(content)
     except ValidationError as error:
         raise Refusal(422, "invalid", error.errors()[0]["msg"], field=name) from None
 

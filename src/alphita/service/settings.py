@@ -119,6 +119,11 @@ class Settings:
     log_mentions: bool = option(False, panel=HOW, help="Log mentions, which may be patient data.")
 
     @property
+    def max_values(self) -> int:
+        """Maximum values in a body of JSON."""
+        return 10 * max(1_000, self.max_rows)
+
+    @property
     def access(self) -> Literal["oidc", "keys", "header", "local"]:
         """How it is known who asks; with "oidc" keys may be known, too."""
         if self.oidc_issuer is not None:

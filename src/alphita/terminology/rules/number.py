@@ -32,6 +32,7 @@ _QUANTITY = re.compile(
          |\s(?:{lexicon.pattern("quantity words", "open")}))""",
     re.VERBOSE,
 )
+LONGEST_BOUND = 64
 _BOUND = re.compile(rf"(?:[<>≤≥=~±]|\b(?:{lexicon.pattern('quantity words', 'bound')}))\.?\s?$")
 
 
@@ -51,7 +52,7 @@ def find(text: Text) -> list[Found]:
     found = []
     for part in _QUANTITY.finditer(string):
         number = fraction(part["digits"])
-        if number is None or _BOUND.search(string[: part.start()]):
+        if number is None or _BOUND.search(string, max(0, part.start() - LONGEST_BOUND), part.start()):
             continue
         number = -number if part["sign"] else number
         dimension, number = in_base_unit(number, part["unit"]) if part["unit"] else (PLAIN, number)

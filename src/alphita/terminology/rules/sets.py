@@ -117,8 +117,13 @@ def _is_route(text: Text, place: int, found: Found) -> bool:
     """Tell whether a phrase is a route: short ones only where a drug is spoken of."""
     if found.words not in lexicon.word_set("route words", "short") or (place == 0 and found.words == "iv"):
         return True
-    drug = lexicon.word_set("route words", "drug")
-    return any(not word.isalpha() for word in text.words) or not drug.isdisjoint(text.words)
+    return _names_drug(text.string)
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _names_drug(cleaned: str) -> bool:
+    words = read(cleaned).words
+    return any(not word.isalpha() for word in words) or not lexicon.word_set("route words", "drug").isdisjoint(words)
 
 
 # "Parenteral" leaves every injected route open, "topical" those of skin, eye, ear and nose.
