@@ -14,7 +14,7 @@ from alphita.index.store import Index, build
 from alphita.service import app
 from alphita.service.workers import Opened, contents
 from tests.doubles import ROWS, HashEncoder, SmallTerminology
-from tests.service.review_service import client_of, code_of
+from tests.service.review_service import client_of
 from tests.service.test_serving import serving
 from tests.waiting import SECONDS, wait_until
 
