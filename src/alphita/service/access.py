@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
+import pydantic
 from fastapi import Depends, Request
 
 from alphita import config
@@ -27,21 +28,21 @@ OPEN, KNOWN = "open", "known"
 EVERYONE = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(pydantic.BaseModel):
     """Rights, and where they hold; `projects` None: in all."""
 
-    rights: frozenset[str]
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    rights: frozenset[Right]
     projects: frozenset[str] | None = None
     users: frozenset[str] = frozenset()
 
 
 ROLES = {
-    "reader": Role(frozenset({"read"})),
-    "reviewer": Role(frozenset({"read", "review"})),
-    "adjudicator": Role(frozenset({"read", "review", "adjudicate"})),
-    "administrator": Role(frozenset(RIGHTS)),
-    "monitor": Role(frozenset({"metrics"})),
+    "reader": Role(rights=frozenset({"read"})),
+    "reviewer": Role(rights=frozenset({"read", "review"})),
+    "adjudicator": Role(rights=frozenset({"read", "review", "adjudicate"})),
+    "administrator": Role(rights=frozenset(RIGHTS)),
+    "monitor": Role(rights=frozenset({"metrics"})),
 }
 # Of a key without a role, and of a proxy's users where there is no file of roles.
 USUAL = "adjudicator"
@@ -111,22 +112,13 @@ class Roles:
 
 def load(path: Path) -> dict[str, Role]:
     """Read a file of roles."""
-    remedy = 'write it as\n[coders]\nrights = ["read", "review"]\nprojects = ["lab"]'
-    roles = {}
-    for title, table in config.read_toml(path).items():
-        if not isinstance(table, dict) or "rights" not in table:
-            raise InputError("a role is a table with rights", file=path, field=title, remedy=remedy)
-        for name, values in table.items():
-            if name not in ("rights", "projects", "users"):
-                problem = unknown("key", name, ("rights", "projects", "users"))
-                raise InputError(problem, file=path, field=f"{title}.{name}")
-            if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-                raise InputError("not a list of texts", file=path, field=f"{title}.{name}", remedy=remedy)
-        for right in table["rights"]:
-            if right not in RIGHTS:
-                raise InputError(unknown("right", right, RIGHTS), file=path, field=f"{title}.rights")
-        known: dict[str, Any] = {name: frozenset(values) for name, values in table.items()}
-        roles[title] = Role(**known)
+    remedy = 'write it as [coders], below it rights = ["read", "review"] and perhaps projects = ["lab"]'
+    try:
+        roles = pydantic.TypeAdapter(dict[str, Role]).validate_python(config.read_toml(path))
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InputError(first["msg"], file=path, field=field, value=first["input"], remedy=remedy) from None
     if not roles:
         raise InputError("holds no role", file=path, remedy=remedy)
     return roles

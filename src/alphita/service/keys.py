@@ -57,7 +57,7 @@ class Key:
 
 def load(path: Path) -> list[Key]:
     """Read a keys file."""
-    remedy = "a line is: name, SHA-256 of the key, and perhaps last day and roles; make one by --new-key NAME"
+    remedy = "a line is: name, SHA-256 of the key, last day and roles, separated by tabs; make one by --new-key NAME"
     try:
         lines = list(textio.lines(path))
     except InputError as error:
