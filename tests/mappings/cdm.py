@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -54,7 +55,11 @@ def database(tables: Sequence[str] = tuple(TABLES)) -> Iterator[Any]:
     # A socket's path may have 107 bytes. Run by root, the server runs as a user of its own, who must get there.
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else "/tmp"
     folder = Path(tempfile.mkdtemp(prefix="alphita-pg-", dir=memory))
-    server = pgserver.get_server(folder, cleanup_mode="stop")
+    try:
+        server = pgserver.get_server(folder, cleanup_mode="stop")
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        pytest.skip(f"PostgreSQL does not start here: {error}")
     try:
         server.psql("CREATE SCHEMA cdm;" + "".join(map(_create, tables)))
         yield server

@@ -9,6 +9,7 @@ from pathlib import Path
 from alphita.mappings.record import Mapping, bare
 from alphita.review.records import Decision, Project, ReviewRow
 from alphita.review.store import ReviewStore
+from tests.review import samples
 
 _numbers = itertools.count()
 
@@ -30,7 +31,7 @@ def store_of(
     path: Path, rows: Sequence[ReviewRow], release: str, name: str = "p", *, blind: bool = False
 ) -> ReviewStore:
     """Return a store with one project; its rows have the ids 1, 2, ..."""
-    store = ReviewStore.open(path, create=True)
+    store = ReviewStore.open(samples.address(path), create=True)
     add(store, rows, release, name, blind=blind)
     return store
 

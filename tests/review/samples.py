@@ -32,13 +32,13 @@ def row(number: int, confidence: float | None = 0.5, frequency: int = 1, **field
 
 
 def address(path: Path) -> str | Path:
-    """Return where a store of a test is (see `conftest.each_database`)."""
-    return path / "reviews.sqlite"
+    """Return where a store of a test is, by its file (see `conftest.each_database`)."""
+    return path
 
 
 def store(path: Path, rows: Iterable[ReviewRow] = (), **fields: Any) -> ReviewStore:
     """Return a store with the project "codes" of some rows; their ids count from 1."""
-    made = ReviewStore.open(address(path), create=True)
+    made = ReviewStore.open(address(path / "reviews.sqlite"), create=True)
     made.add_project(project(**fields))
     made.add_rows("codes", rows)
     return made

@@ -12,6 +12,8 @@ from alphita.review import rules
 from alphita.review.records import Progress
 from tests.review.samples import FOOT, HAND, TOE, Say, row, store
 
+pytestmark = pytest.mark.usefixtures("each_database")
+
 metrics = pytest.importorskip("sklearn.metrics")
 MEANINGS = st.sampled_from([TOE, FOOT, HAND, rules.NIL, rules.REJECTED])
 

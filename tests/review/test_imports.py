@@ -17,6 +17,8 @@ from tests.mappings import sample
 from tests.mappings.sample import mapping
 from tests.review.samples import Say, project, store
 
+pytestmark = pytest.mark.usefixtures("each_database")
+
 AT = "2024-05-06T07:08:09.000+00:00"
 SAID = {"reviewer": "ann", "reviewed_at": AT, "comment": "seen", "status": "approved"}
 USAGI = (

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from alphita.errors import InputError
 from alphita.review.records import Decision
@@ -38,14 +45,18 @@ FAST = Path("/dev/shm")
 class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(dir=FAST if FAST.is_dir() else None)
-        self.path = Path(self.folder.name) / "reviews.sqlite"
+        self.path = self.address()
         self.store = ReviewStore.open(self.path, create=True)
         self.naive, self.n = Naive(), 0
 
+    def address(self) -> str:
+        self.folder = tempfile.TemporaryDirectory(dir=FAST if FAST.is_dir() else None)
+        return f"{self.folder.name}/reviews.sqlite"
+
     def teardown(self) -> None:
         self.store.close()
-        self.folder.cleanup()
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
 
     def uid(self) -> str:
         self.n += 1
@@ -219,3 +230,12 @@ Machine.TestCase.settings = settings(
     max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestMachine = Machine.TestCase
+
+
+def test_in_postgresql(schema) -> None:
+    class InPostgresql(Machine):
+        def address(self) -> str:
+            return schema()
+
+    few = settings(Machine.TestCase.settings, max_examples=2, stateful_step_count=8)
+    run_state_machine_as_test(InPostgresql, settings=few)

@@ -19,6 +19,8 @@ from tests.tables import loaded
 from tests.terminology import omop_download as download
 from tests.terminology.omop_download import related, write_download
 
+pytestmark = pytest.mark.usefixtures("each_database")
+
 
 def table(name):
     """Return the lines of a table beside this file, without its head."""

@@ -88,6 +88,8 @@ NEWEST = select(func.coalesce(func.max(_decision.id), 0))
 _SETTLED = update(tables.row).where(tables.row.c.id == bindparam("of"))
 _NEW_BATCH, _INTO_FORCE = insert(tables.batch), insert(tables.in_force)
 _OUT_OF_FORCE = delete(tables.in_force).where(among(_in_force.row, "rows"))
+# Up to which decision those of a source, a project or a reviewer are forgotten.
+Upto = dict[tuple[str, str], int]
 # What a decision that is sent again must say as it did before.
 _SAME = ("project", "row", "reviewer", "kind", "concept_id", "comment")
 
@@ -367,17 +369,10 @@ def in_force(connection: Connection, ids: Sequence[int]) -> Iterator[Decision]:
     return read(connection, IN_FORCE, {}, rows=list(ids))
 
 
-def read(
-    connection: Connection,
-    chosen: Select[Any],
-    upto: Dictionary[tuple[str, str], int] | None = None,
-    *,
-    streamed: bool = False,
-    **values: object,
-) -> Iterator[Decision]:
+def read(connection: Connection, chosen: Select[Any], upto: Upto | None = None, **values: Any) -> Iterator[Decision]:  # noqa: ANN401
     """Yield decisions that are chosen; `upto` is what is forgotten, if that is known."""
     upto = forgotten(connection) if upto is None else upto
-    for found in run(connection, chosen, streamed=streamed, **values):
+    for found in run(connection, chosen, **values):
         fields = dict(zip(_NAMES, found, strict=True))
         check_kinds(fields, _KINDS)
         keys = (("source", fields.pop("source")), ("project", fields["project"]), ("reviewer", fields["reviewer"]))
@@ -385,7 +380,7 @@ def read(
         yield Decision(**fields, forgotten=any(fields["id"] <= upto.get(key, 0) for key in keys))
 
 
-def forgotten(connection: Connection) -> dict[tuple[str, str], int]:
+def forgotten(connection: Connection) -> Upto:
     """Return up to which decision those of a source, a project or a reviewer are forgotten."""
     return {(what, name): upto for what, name, upto in run(connection, _FORGOTTEN)}
 
