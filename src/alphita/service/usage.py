@@ -18,9 +18,6 @@ class Usage:
     def __init__(self, folders: Mapping[str, Path], pids: Callable[[], Mapping[str, int]]) -> None:
         self.folders, self.pids = folders, pids
 
-    def describe(self) -> list[Metric]:
-        return []
-
     def collect(self) -> Iterator[Metric]:
         memory = GaugeMetricFamily(
             "alphita_memory_bytes", "Memory of each process; what is mapped is shared.", labels=("process", "kind")
