@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 MEMORY = {"VmRSS": "resident", "RssAnon": "anonymous", "RssFile": "mapped"}
-TICKS = 100
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage:
