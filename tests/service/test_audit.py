@@ -82,7 +82,13 @@ def test_who_asked_what_and_what_came_of_it(lab, lines, tmp_path):
     (tmp_path / "audit.jsonl").rename(tmp_path / "old")
     lab.app.state.reload()
     client.get("/api/me")
-    assert json.loads((tmp_path / "audit.jsonl").read_text())["route"] == "/api/me"
+    first, last = map(json.loads, (tmp_path / "audit.jsonl").read_text().splitlines())
+    assert (first["event"], last["route"]) == ("reopened", "/api/me")
+    # Where it cannot be opened, it goes on where it was.
+    lab.app.state.parts.audit.path = tmp_path / "none" / "audit.jsonl"
+    lab.app.state.reload()
+    assert client.get("/api/me").status_code == 200
+    assert len((tmp_path / "audit.jsonl").read_text().splitlines()) == 3
 
 
 def test_nothing_is_done_or_answered_that_cannot_be_audited(lab, index, tmp_path, monkeypatch):

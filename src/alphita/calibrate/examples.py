@@ -35,6 +35,7 @@ from alphita.index.segment import Segment
 from alphita.index.store import Index
 from alphita.mention.short_forms import ENGLISH
 from alphita.mention.words import whole_words
+from alphita.spreadsheets import unguarded
 from alphita.terminology.splits import Split
 from alphita.terminology.text import clean, clean_many
 
@@ -323,7 +324,7 @@ def read_labels(path: Path, encoding: str = "utf-8") -> list[Label]:
             name = "mention" if not mention else "concept_id"
             remedy = f"fill it in, or drop the row; {NO_CONCEPT} says that no concept fits"
             raise InputError("a row without a value", file=path, line=line, field=name, remedy=remedy)
-        labels.append(Label(mention, None if concept == NO_CONCEPT else concept))
+        labels.append(Label(unguarded(mention), None if concept == NO_CONCEPT else concept))
     if not labels:
         raise InputError("holds no labelled mention", file=path)
     return labels

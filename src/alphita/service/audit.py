@@ -37,6 +37,11 @@ def note(**what: Any) -> None:  # noqa: ANN401 - JSON values
         noted.update(what)
 
 
+def _line(fields: dict[str, Any]) -> bytes:
+    line = {"time": clock.now().isoformat(timespec="milliseconds")} | fields
+    return visible(json.dumps(line, ensure_ascii=False)).encode("utf-8", "backslashreplace") + b"\n"
+
+
 class _Batch:
     """Lines that are written together."""
 
@@ -64,9 +69,14 @@ class AuditFile:
 
     def reopen(self) -> None:
         """Go on in a new file of this name, where the other one was moved away."""
-        descriptor = self._opened()
+        try:
+            descriptor = self._opened()
+        except AlphitaError as error:
+            LOGGER.error("the audit log goes on in the file that was open", exc_info=error)
+            return
         os.dup2(descriptor, self._descriptor, inheritable=False)
         os.close(descriptor)
+        self.problem = self._put(_line({"event": "reopened"}))
 
     async def write(self, **fields: Any) -> None:  # noqa: ANN401 - JSON values
         """Write a line, together with those that wait at the same time.
@@ -74,9 +84,8 @@ class AuditFile:
         Raises:
             Refusal: it is not on disk.
         """
-        line = {"time": clock.now().isoformat(timespec="milliseconds")} | fields
         batch = self._batch
-        batch.lines.append(visible(json.dumps(line, ensure_ascii=False)).encode("utf-8", "backslashreplace") + b"\n")
+        batch.lines.append(_line(fields))
         async with self._turn:
             if batch is self._batch:
                 self._batch = _Batch()

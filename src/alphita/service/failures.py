@@ -154,33 +154,29 @@ def forwarded_client(scope: Scope, proxies: Sequence[Network]) -> str:
     two headers that differ.
     """
     headers, peer = Headers(scope=scope), client_of(scope)
-    listed = [part for line in headers.getlist("x-forwarded-for") for part in line.split(",")]
-    named = [part for line in headers.getlist("forwarded") for part in line.split(",")]
-    chains = [listed] * bool(listed) + [[_for(part) for part in named]] * bool(named)
+    chains = [",".join(headers.getlist(name)).split(",") for name in FORWARDED if name in headers]
     found = {_client(peer, chain, proxies) for chain in chains}
     return found.pop() if len(found) == 1 else peer
+
+
+FORWARDED = ("x-forwarded-for", "forwarded")
+# An address as both headers have it: with a port, in brackets, or as `for="..."`. IPv6 may have any text after "%".
+_FORWARDED = re.compile(
+    r'(?:[^,]*;)?(?:\s*for=)?\s*"?(?:\[([\w:.]+)|([\d.]+)|([\w:.]+))(?:[\]:;%"\s].*)?', re.IGNORECASE
+)
 
 
 def _client(peer: str, chain: Sequence[str], proxies: Sequence[Network]) -> str:
     client = peer
     for part in reversed(chain[-MAX_PROXIES:]):
-        if client and not is_within(client, proxies):
+        found = _FORWARDED.fullmatch(part.strip())
+        if found is None or (client and not is_within(client, proxies)):
             break
         try:
-            # After "%" an address of IPv6 may have any text.
-            client = str(ipaddress.ip_address(_ADDRESS.sub(r"\1\2", part.strip()).partition("%")[0]))
+            client = str(ipaddress.ip_address(found[1] or found[2] or found[3]))
         except ValueError:
             break
     return client
-
-
-# An address with a port.
-_ADDRESS = re.compile(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|^([0-9.]+):\d+$")
-
-
-def _for(part: str) -> str:
-    found = re.search(r'(?:^|;)\s*for="?([^";]*)', part, re.IGNORECASE)
-    return found[1] if found else ""
 
 
 def media_type(request: Request) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 MEMORY = {"VmRSS": "resident", "RssAnon": "anonymous", "RssFile": "mapped"}
-TICKS = 100
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage:
@@ -17,9 +18,6 @@ class Usage:
 
     def __init__(self, folders: Mapping[str, Path], pids: Callable[[], Mapping[str, int]]) -> None:
         self.folders, self.pids = folders, pids
-
-    def describe(self) -> list[Metric]:
-        return []
 
     def collect(self) -> Iterator[Metric]:
         memory = GaugeMetricFamily(
