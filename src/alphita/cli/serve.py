@@ -64,7 +64,7 @@ def serve(spec: ServeSpec) -> None:
     alphita serve --to hpo --mappings reviews.db
 
     Logs go to stderr as JSON lines, without mentions. On Ctrl+C or SIGTERM the server finishes the requests in progress
-    and stops. On SIGHUP it reopens the file that stderr points to, and reads --keys again.
+    and stops. On SIGHUP it reopens the file that stderr points to, reads --keys again, and opens the index anew.
     """
     from alphita.service import keys
 
