@@ -222,6 +222,7 @@ class Paced:
 
 def test_while_several_ask_a_batch_takes_no_longer_than_a_turn(monkeypatch):
     monkeypatch.setattr(batching, "EXPENSE", 0)
+    monkeypatch.setattr(batching, "LEAST_TURN", 1)
     monkeypatch.setattr(batching, "TURN", 0.05)
     work = Paced()
 
@@ -241,6 +242,7 @@ def test_while_several_ask_a_batch_takes_no_longer_than_a_turn(monkeypatch):
 
 def test_a_question_that_takes_longer_than_a_turn_leaves_a_worker_to_the_others(monkeypatch):
     monkeypatch.setattr(batching, "EXPENSE", 0)
+    monkeypatch.setattr(batching, "LEAST_TURN", 1)
     first, second = Paced(), Paced()
 
     async def run():

@@ -79,7 +79,7 @@ def serve(spec: ServeSpec) -> None:
     alphita serve --to hpo --mappings reviews.db
 
     Logs go to stderr as JSON lines, without mentions. On Ctrl+C or SIGTERM the server finishes the requests in progress
-    and stops. On SIGHUP it reopens the file that stderr points to, and reads --keys and --rights again.
+    and stops. On SIGHUP it reopens the files of its logs, reads --keys and --rights again, and opens the index anew.
     """
     from alphita.service import access, keys
 

@@ -31,6 +31,8 @@ NEWEST = 0.2
 TURN, ACTIVE = 0.04, 10.0
 # What a batch costs by itself, in tokens.
 EXPENSE = 64
+# Tokens of a turn, however slow the machine is: a question of fewer is never a long one.
+LEAST_TURN = 64
 # What waits is shared by idle workers in parts of no fewer tokens: each batch has its own expense.
 MIN_SHARE = 512
 
@@ -358,10 +360,10 @@ class Batcher(Generic[Q, A]):
         now = asyncio.get_running_loop().time()
         while self._asked and now - (first := next(iter(self._asked.items())))[1] > ACTIVE:
             del self._asked[first[0]]
-        if len(self._asked) < 2 or type(kind) not in self._spent:
+        if len(self._asked) < 2:
             return math.inf
-        seconds, cost = self._spent[type(kind)]
-        return max(1.0, TURN * cost / seconds - EXPENSE)
+        seconds, cost = self._spent.get(type(kind), (TURN, EXPENSE))
+        return max(float(LEAST_TURN), TURN * cost / seconds - EXPENSE)
 
     def _next_of(self, jobs: deque[_Job[Q, A]], kind: Hashable | None) -> _Job[Q, A] | None:
         """Return a client's next request, of one kind if it is given, that an idle worker may answer now."""
