@@ -141,7 +141,7 @@ def pairs_of(text: str) -> list[tuple[str, str]]:
         raise Refusal(422, "too_many", f"more than {MAX_FIELDS:,} fields") from None
 
 
-def check_values(json: bytes, most: int) -> None:
+def check_values(json: bytes | bytearray, most: int) -> None:
     """Refuse JSON of more values than any request has: each that is wrong takes its time to be told of.
 
     It is counted without being read; what is in strings does not count.
