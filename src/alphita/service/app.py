@@ -189,8 +189,7 @@ class Lifetime:
             there = contents(self.serving.normalizer.index.path)
             if self.state == "ready" and there not in (self.serving.contents, self._tried) and None not in there[:1]:
                 self._tried = there
-                with contextlib.suppress(Exception):  # the log says why
-                    await self.reload()
+                await asyncio.wait([self._reload()])
 
     def reload_soon(self) -> None:
         """Reload: to be called by a signal."""
