@@ -232,3 +232,6 @@ def test_a_workflow_tries_every_python_that_is_promised_and_runs_what_is_there(w
     called = re.findall(r"(?<!\S)(\.(?:ci|github)/\S+)", commands)
     assert called
     assert [name for name in called if not (ROOT / name).stat().st_mode & 0o100] == []
+    # A tag can be moved to other code; a commit cannot.
+    actions = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
+    assert [action for action in actions if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", action)] == []

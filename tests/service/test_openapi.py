@@ -131,6 +131,7 @@ def test_every_example_is_answered_as_it_is_shown(client):
     for method, path, operation, address, query, media, body in examples(document):
         if body is None and method == "post":
             assert path in ("/api/projects", "/admin/reload"), f"{path} shows no example"
+            tried.add(path)
             continue
         headers = {"Content-Type": media} if media else {}
         sent = {"data" if media == FORM else "json": body}
@@ -147,4 +148,4 @@ def test_every_example_is_answered_as_it_is_shown(client):
             schema = content[kind].get("schema", {}) | {"components": document["components"]}
             jsonschema.validate(answer.json(), schema)
         tried.add(path)
-    assert tried == set(document["paths"]) - {"/admin/reload"}
+    assert tried == set(document["paths"])

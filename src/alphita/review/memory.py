@@ -149,6 +149,9 @@ def _bare(row: ReviewRow) -> Mapping:
 
 
 _KEYS: Dictionary[str, Any] = {"source": _project.source, "project": _project.name, "reviewer": _decision.reviewer}
+_STANDING_OF = {
+    what: deciding.ALL.where(column == bindparam("about"), deciding.STANDING) for what, column in _KEYS.items()
+}
 
 
 def forget(
@@ -187,7 +190,7 @@ def note(connection: Connection, what: str, name: str, upto: int, by: str) -> No
 
 def _forgotten(connection: Connection, what: str, name: str) -> set[tuple[int, int]]:
     """Return id and row of the decisions of a source, project or reviewer that are forgotten, for whichever reason."""
-    found = deciding.read(connection, deciding.ALL.where(_KEYS[what] == name, deciding.STANDING))
+    found = deciding.read(connection, _STANDING_OF[what], about=name)
     return {(one.id, one.row) for one in found if one.forgotten}
 
 

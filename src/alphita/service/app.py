@@ -384,11 +384,11 @@ def _operation(app: FastAPI, lifetime: Lifetime, figures: logs.Metrics, parts: P
         return Response(figures.text(), media_type=logs.MEDIA_TYPE)
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> dict[str, Any]:
+    def openapi() -> dict[str, Any]:
         return app.openapi()
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
+    def docs() -> Response:
         return pages.respond(*pages.reference(app.openapi()))
 
 

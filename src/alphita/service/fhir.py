@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_args
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
 
 from alphita import __version__, clock, textio
 from alphita.index.store import Index
@@ -218,7 +219,7 @@ async def _sent(request: Request) -> Sent:
     pairs, body = request.query_params.multi_items(), await request.body()
     kind = media_type(request)
     if kind == FORM:
-        return Sent(pairs + pairs_of(body.decode("utf-8", "replace")), b"")
+        return Sent(pairs + await run_in_threadpool(pairs_of, body.decode("utf-8", "replace")), b"")
     if body and kind not in JSON_TYPES:
         raise Fault("not-supported", f"the body must be {MEDIA_TYPE}, or {FORM}", 415)
     return Sent(pairs, body)

@@ -236,7 +236,7 @@ def router(
         body = await request.body()
         if body and media_type(request) != FORM:
             raise Refusal(415, "no_form", f"send a form, with the header Content-Type: {FORM}")
-        pairs = pairs_of(body.decode("utf-8", "replace"))
+        pairs = await run_in_threadpool(pairs_of, body.decode("utf-8", "replace"))
         return await answer(request, [*request.query_params.multi_items(), *pairs])
 
     properties = {name: {"type": "string"} for name in ("queries", "extend")}
