@@ -18,7 +18,7 @@ ROLES = {"Args:", "Attributes:", "Returns:", "Raises:"}
 
 def cell(text: object) -> str:
     """Return text as a cell of a table."""
-    return re.sub(r"\s+", " ", str(text)).replace("|", "/").strip()
+    return re.sub(r"\s+", " ", str(text)).replace("|", r"\|").strip()
 
 
 def command_line() -> str:

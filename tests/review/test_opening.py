@@ -51,7 +51,7 @@ def test_only_its_owner_reads_it_and_what_lies_beside_it(tmp_path):
 
 BACKUPS = [
     block.text
-    for page in ("deployment.md", "start/administration.md")
+    for page in ("operation.md", "start/administration.md")
     for block in blocks(Path(__file__).parents[2] / "docs" / page)
     if "backup" in block.text and "reviews.sqlite" in block.text
 ]

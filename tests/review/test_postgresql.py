@@ -110,7 +110,7 @@ def test_it_recovers_when_the_server_is_there_again(address, server):
             cut_off()
             yield row(51)
 
-        with pytest.raises(Busy, match=r"postgresql://.*cannot be reached.*send it again.*counts once"):
+        with pytest.raises(Busy, match=r"postgresql://.*cannot be reached.*try again.*nothing counts twice"):
             reviews.add_rows("codes", rows())
         assert reviews.progress("codes").rows == N_ROWS
         assert say("ann", 2, "accept").id > first.id
@@ -119,7 +119,7 @@ def test_it_recovers_when_the_server_is_there_again(address, server):
         ReviewStore.open("postgresql://nobody:secret@127.0.0.1:9/none")
 
 
-def test_a_service_on_it_says_when_it_is_away_and_recovers_by_itself(server, tmp_path):
+def test_a_service_on_it_says_when_it_is_away_and_recovers_by_itself(server, tmp_path, caplog):
     server.psql("CREATE DATABASE away;")
     address = server.get_uri().replace("/postgres?", "/away?")
 
@@ -138,7 +138,12 @@ def test_a_service_on_it_says_when_it_is_away_and_recovers_by_itself(server, tmp
         assert (client.get("/ready").status_code, client.get("/ready").json()["status"]) == (503, "unwritable")
         refused = decide()
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
-        assert "cannot be reached" in refused.json()["error"]["message"]
+        assert refused.json()["error"]["message"] == "the database does not answer; try again later"
+        (cause,) = [
+            record.fields["cause"] for record in caplog.records if record.msg == "the reviews cannot be reached"
+        ]
+        assert "cannot be reached" in cause
+        assert "/away?" in cause
         assert client.post("/normalize", json={"mentions": ["headach"]}).status_code == 200
         away(is_away=False)
         assert decide().status_code == decide().status_code == 201

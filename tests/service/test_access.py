@@ -224,7 +224,7 @@ def test_an_adjudicator_who_does_not_review_sees_every_disagreement(tmp_path, in
         ("", "holds no role"),
         ("a = 1", r"field 'a', .* write it as"),
         ("[a]", r"Field required \(field 'a.rights'"),
-        ('[a]\nrights = "read"', "valid frozenset"),
+        ('[a]\nrights = "read"', "must be a list"),
         ("[a]\nrights = [1]", r"Input should be 'read'.* \(field 'a.rights.0'"),
         ('[a]\nrights = ["reed"]', r"Input should be 'read'.* value 'reed'"),
         ('[a]\nrights = []\nproject = ["lab"]', r"not permitted \(field 'a.project'"),

@@ -69,8 +69,8 @@ def test_every_entry_is_compared_in_constant_time(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "holds no key"),
-        ("# only a comment\n\n", "holds no key"),
+        ("", "has no key"),
+        ("# only a comment\n\n", "has no key"),
         ("ann\n", ":1: 1 cells"),
         (f"ann\t{'a' * 64}\t2030-01-01\treader\tmore\n", "5 cells"),
         ("ann\tmy-secret-key\n", "not a SHA-256"),

@@ -325,9 +325,9 @@ def test_a_session_is_of_nobody_who_knew_the_cookie_before_or_made_it_up(normali
     [
         ({"oidc_client": None}, "needs --oidc-client"),
         ({"rights": None}, "--rights to say"),
-        ({"oidc_issuer": None}, "say by --oidc-issuer"),
-        ({"oidc_issuer": "http://sso.example.org"}, "must be an address of https"),
-        ({"oidc_url": "http://terms.example.org"}, "must be an address of https"),
+        ({"oidc_issuer": None}, "need --oidc-issuer"),
+        ({"oidc_issuer": "http://sso.example.org"}, "must begin with https://"),
+        ({"oidc_url": "http://terms.example.org"}, "must begin with https://"),
         ({"trust_user_header": "X-User"}, "not both"),
     ],
 )

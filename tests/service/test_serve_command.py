@@ -88,7 +88,7 @@ def test_what_is_served(served, index_path, tmp_path, monkeypatch):
     assert path.stat().st_mode & 0o777 == 0o600
     assert served["store"] is not None
     (warning,) = warnings
-    assert f"{index_path}/calibration is not there, so that answers have no confidence" in warning
+    assert f"{index_path}/calibration does not exist, so answers have no confidence" in warning
     # A process a core answers by default, but for a GPU.
     assert len(served["further"]) == 2
     # Behind a proxy it goes by this machine's names too: otherwise a page of another site, by a name that points here,
@@ -126,19 +126,19 @@ def test_a_new_key_is_printed_once(tmp_path, capsys):
     ("options", "kind", "problem"),
     [
         ({"host": "0.0.0.0"}, UsageError, "give --keys FILE"),
-        ({"keys": "no-such.tsv"}, InputError, "the keys: cannot be read"),
+        ({"keys": "no-such.tsv"}, InputError, "no-such.tsv: cannot be read"),
         ({"keys": "k.tsv", "trust_user_header": "X-User"}, UsageError, "not both"),
         ({"new_key": "ann"}, UsageError, "--keys FILE"),
         ({"new_key": "ann", "keys": "k.tsv", "key_days": 10**9}, UsageError, "is not a valid date"),
         ({"demo": True}, UsageError, "--demo brings its own"),
-        ({"to": None}, UsageError, "say by --to"),
+        ({"to": None}, UsageError, "--to is missing"),
         ({"to": "no-such.index"}, InputError, "no-such.index"),
         ({"to": "hpoo"}, UsageError, "did you mean 'hpo'"),
         ({"error": 0.02}, UsageError, "0.02 needs a calibration"),
         ({"nil_error": 0.03}, UsageError, "0.03 needs a calibration"),
         ({"mappings": "no-such-folder/reviews.sqlite"}, AlphitaError, "no-such-folder"),
         ({"terminology": "no-such.terminology"}, InputError, "no-such.terminology"),
-        ({"host": "256.256.256.256", "trust_user_header": "X-User"}, AlphitaError, "cannot listen"),
+        ({"host": "256.256.256.256", "trust_user_header": "X-User"}, AlphitaError, "cannot listen.*try another --host"),
     ],
 )
 def test_wrong_use_is_told(served, index_path, tmp_path, options, kind, problem):
@@ -191,6 +191,13 @@ def test_the_demo_is_made_from_nothing(tmp_path, monkeypatch):
 # --- --check and --config --------------------------------------------------------------------------------------------
 
 
+def test_what_is_wrong_with_a_file_is_said_once(said, tmp_path):
+    (tmp_path / "keys.tsv").write_text("ann\n")
+    code, lines = said("--keys", "keys.tsv", "--audit", tmp_path)
+    assert code == 1
+    assert [line.split()[1] for line in lines if line.startswith("wrong")] == ["keys", "audit"]
+
+
 def test_what_would_start_is_said_and_nothing_is_made(said, tmp_path):
     code, lines = said("--mappings", "reviews.sqlite")
     parts = [["ok", "keys"], ["ok", "address"], ["ok", "index"], ["note", "calibration"], ["ok", "reviews"]]
@@ -202,7 +209,7 @@ def test_what_would_start_is_said_and_nothing_is_made(said, tmp_path):
     ("version", "code", "text"),
     [
         (99, 1, "wrong  reviews      … version 99; this program knows version 3; install a newer alphita"),
-        (1, 0, "note   reviews      … copy it before"),
+        (1, 0, "note   reviews      … back it up first"),
         (None, 1, "wrong  reviews      … its folder does not exist"),
     ],
 )
@@ -242,7 +249,7 @@ def test_what_is_wrong_with_one_part_keeps_no_other_from_being_looked_at(said, i
     assert line(lines, "index").endswith("pip install 'alphita[train]'")
 
 
-@pytest.mark.parametrize(("days", "state"), [(-1, "expired on"), (3, "ends on")])
+@pytest.mark.parametrize(("days", "state"), [(-1, "expired on"), (3, "expires on")])
 def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, capsys, days, state):
     path = tmp_path / "keys.tsv"
     renewal = f"alphita serve --keys {path} --new-key ann --key-days 90"
@@ -250,7 +257,7 @@ def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, 
     if days < 0:
         code, lines = said("--keys", path)
         (wrong,) = [line for line in lines if line.startswith("wrong  keys")]
-        assert (code, "nobody could ask" in wrong) == (1, True)
+        assert (code, "nobody could use the server" in wrong) == (1, True)
         # Nor does it start, and says the same before it opens anything.
         assert alphita("serve", "--keys", path, "--to", "no.index") == 1
         told = capsys.readouterr().err
@@ -261,7 +268,7 @@ def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, 
     assert code == 0
     told, of_bob = [line for line in lines if line.startswith("note") and " keys " in line]
     assert f"ann's key {state}" in told
-    assert "bob's key has no last day" in of_bob
+    assert "bob's key never expires" in of_bob
     assert renewal in told
 
 
@@ -285,7 +292,7 @@ def test_a_calibration_that_is_not_there_any_more(monkeypatch, tmp_path, capsys)
     index = build(synthetic_terminology(120), encoder, tmp_path / "x.index")
     quick_fit(index, encoder).save(index.path / "calibration")
     monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda *_, **__: encoder)
-    for state, said in (("ok", "certified"), ("note", "if it was, put it back")):
+    for state, said in (("ok", "certified"), ("note", "run alphita calibrate")):
         assert alphita("serve", "--check", "--to", index.path, "--port", 0) == 0
         told = line(capsys.readouterr().out.splitlines(), "calibration")
         assert told.startswith(state)
@@ -300,7 +307,7 @@ def test_options_from_a_file_and_the_command_line_wins(said, tmp_path):
         config.write_text(f'port = {port}\nmappings = "reviews.sqlite"\nallow-host = ["a.example"]\n')
         code, lines = said("--config", "serve.toml")  # with --port 0
         assert code == 0
-        assert "reviews.sqlite is not there yet" in line(lines, "reviews")
+        assert "reviews.sqlite does not exist yet" in line(lines, "reviews")
         config.write_text(f'host = "127.0.0.1"\nport = {port}\n')
         assert alphita("serve", "--check", "--to", "hpo", "--config", "serve.toml") == 1
 
@@ -336,7 +343,7 @@ def test_options_that_are_wrong_are_told_beside_the_other_parts(index_path, caps
     assert alphita("serve", "--check", "--json", *options) == 1
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = [(one["part"], one["text"]) for one in found if one["state"] == "wrong"]
-    wanted = ("'--port'", "'--queue'", "let other machines in", "say by --to", "none/audit.jsonl")
+    wanted = ("'--port'", "'--queue'", "let other machines in", "--to is missing", "none/audit.jsonl")
     assert all(word in text for word, (_, text) in zip(wanted, told, strict=True))
     assert [part for part, _ in told] == ["options"] * 3 + ["index", "audit"]
     assert alphita("serve", "--queue", 0, "--to", index_path) == 2

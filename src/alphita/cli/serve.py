@@ -86,7 +86,7 @@ def serve(spec: ServeSpec) -> None:
     settings = spec.settings
     if spec.new_key is not None:
         if settings.keys is None:
-            raise UsageError("say by --keys FILE where the key's hash is to be kept")
+            raise UsageError("--new-key needs --keys FILE, where the key's hash is stored")
         roles = access.Roles(settings.rights)
         roles.check(spec.role)
         last_day = keys.days_from_today(spec.key_days) if spec.key_days is not None else None
@@ -184,7 +184,7 @@ def _served(spec: ServeSpec) -> tuple[str, str | None]:
             raise UsageError("--demo brings its own terminology and store; leave those out")
         return review_files.DEMO_TO, str(review_files.DEMO_STORE)
     if spec.to is None:
-        raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
+        raise UsageError("--to is missing: give hpo, a terminology's file or an index; or use --demo to try it")
     return spec.to, spec.mappings
 
 
@@ -237,9 +237,9 @@ def listen(settings: Settings) -> socket.socket:
     except OSError as error:
         if listening is not None:
             listening.close()
-        raise AlphitaError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; try another --port"
-        ) from None
+        remedy = f"try another {'--port' if error.errno in (errno.EADDRINUSE, errno.EACCES) else '--host'}"
+        where = f"{settings.host}:{settings.port}"
+        raise AlphitaError(f"cannot listen on {where}: {error.strerror or error}; {remedy}") from None
     return listening
 
 

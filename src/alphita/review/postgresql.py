@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError
 
 from alphita.errors import AlphitaError, InputError, UsageError, masked, require
 from alphita.review import tables
-from alphita.review.records import Busy, NotStored
+from alphita.review.records import Away, Busy, NotStored
 from alphita.review.sqlite import APPLICATION, FULL
 
 SCHEMES = ("postgresql", "postgres")
@@ -98,8 +98,8 @@ class Postgresql:
             return InputError(_WRONG[state])
         if not state or state.startswith(_AWAY):
             told = said or str(error).strip().partition("\n")[0]
-            remedy = "check address and password, or send it again when it is back: it counts once"
-            return Busy(f"{self.name}: the database cannot be reached ({told}); {remedy}")
+            remedy = "check address and password, or try again when it is back: nothing counts twice"
+            return Away(f"{self.name}: the database cannot be reached ({told}); {remedy}")
         return NotStored(f"{self.name}: {_WHY.get(state) or f'{said} ({state})'}")
 
     def exists(self) -> bool:

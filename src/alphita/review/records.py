@@ -238,5 +238,9 @@ class Busy(AlphitaError):
     """Another program is writing to the store, or its server is away; trying again may help, and counts once."""
 
 
+class Away(Busy):
+    """The database cannot be reached. The message names its address, which clients are not told."""
+
+
 class NotStored(AlphitaError):
     """The store cannot be written: the disk is full, the file read-only or damaged. Nothing of the request is kept."""

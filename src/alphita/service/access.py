@@ -28,6 +28,10 @@ OPEN, KNOWN = "open", "known"
 EVERYONE = "*"
 
 
+# What pydantic says in Python's words.
+SHAPES = {"frozen_set_type": "must be a list", "model_type": "must be a table", "dict_type": "must be a table"}
+
+
 class Role(pydantic.BaseModel):
     """Rights, and where they hold; `projects` None: in all."""
 
@@ -118,7 +122,8 @@ def load(path: Path) -> dict[str, Role]:
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise InputError(first["msg"], file=path, field=field, value=first["input"], remedy=remedy) from None
+        problem = SHAPES.get(first["type"], first["msg"])
+        raise InputError(problem, file=path, field=field, value=first["input"], remedy=remedy) from None
     if not roles:
         raise InputError("holds no role", file=path, remedy=remedy)
     return roles

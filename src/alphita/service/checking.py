@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -80,36 +81,41 @@ def check(parts: Parts) -> Iterator[Finding]:
 def _audit(path: Path | None) -> Iterator[Finding]:
     if path is None:
         return
-    if not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
-        raise InputError("the audit log cannot be written", file=path, remedy="does its folder exist, for this user?")
+    if path.is_dir() or not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
+        remedy = "name a file in a folder that exists, and that this user may write to"
+        raise InputError("the audit log cannot be written", file=path, remedy=remedy)
     yield Finding("audit", str(path))
 
 
 def _keys(settings: Settings) -> Iterator[Finding]:
     if settings.keys is None:
-        who = {"header": f"whom {settings.trust_user_header} names", "local": "this machine alone"}
-        yield Finding("keys", f"none: {who.get(settings.access, f'whom {settings.oidc_issuer} names')} may ask")
+        who = {"header": f"users that {settings.trust_user_header} names", "local": "users of this machine"}
+        users = who.get(settings.access, f"users of {settings.oidc_issuer}")
+        yield Finding("keys", f"none: only {users} can use the server")
         return
     held = keys.load(settings.keys)
     today = clock.today(settings.keys.stat().st_mtime)
     for key in held:
         renew = keys.renewal(settings.keys, key)
         if key.last_day is not None and key.last_day < today:
-            yield Finding("keys", f"{key.name}'s key expired on {key.last_day}; {renew}, and take its line out", "note")
+            yield Finding("keys", f"{key.name}'s key expired on {key.last_day}; {renew}, and remove its line", "note")
         elif key.last_day is not None and key.last_day <= today + SOON:
-            yield Finding("keys", f"{key.name}'s key ends on {key.last_day}; {renew}", "note")
+            yield Finding("keys", f"{key.name}'s key expires on {key.last_day}; {renew}", "note")
         elif key.last_day is None:
-            yield Finding("keys", f"{key.name}'s key has no last day: whoever finds it may use it; {renew}", "note")
+            yield Finding("keys", f"{key.name}'s key never expires; {renew}, and remove its line", "note")
     valid = keys.usable(settings.keys, held, today)
     yield Finding("keys", f"{len(valid)} valid, of {', '.join(sorted({key.name for key in valid}))}")
 
 
 def _rights(settings: Settings) -> Iterator[Finding]:
     roles = access.Roles(settings.rights)
-    held = keys.load(settings.keys) if settings.keys is not None else []
+    held: list[keys.Key] = []
+    if settings.keys is not None:
+        with suppress(AlphitaError):  # the part "keys" reports it
+            held = keys.load(settings.keys)
     of_keys = {role for key in held for role in key.roles}
     for name in sorted(of_keys - roles.of_keys.keys()):
-        yield Finding("rights", f"no role is called {name!r}, which keys have: it gives them nothing", "note")
+        yield Finding("rights", f"{settings.keys} names the unknown role {name!r}, which gives no rights", "note")
     # The groups of whom a proxy or an issuer names are not known here.
     if settings.trust_groups_header is None and settings.oidc_issuer is None:
         for name, role in roles.own.items():
@@ -122,7 +128,7 @@ def _rights(settings: Settings) -> Iterator[Finding]:
 def _issuer(settings: Settings) -> Iterator[Finding]:
     if settings.oidc_issuer is not None:
         asyncio.run(oidc.Issuer(settings).read())
-        yield Finding("issuer", f"{settings.oidc_issuer}; let it return browsers to {settings.url}{oidc.CALLBACK}")
+        yield Finding("issuer", f"{settings.oidc_issuer}; register the return address {settings.url}{oidc.CALLBACK}")
 
 
 def _address(parts: Parts) -> Iterator[Finding]:
@@ -145,8 +151,8 @@ def confidence(normalizer: Normalizer) -> Finding:
     if path.exists():
         return Finding("calibration", f"{path}, {normalizer.assurance}")
     what = "answers have no confidence" if normalizer.calibration is None else "confidence is estimated"
-    remedy = f"put it back, or make it: alphita calibrate --index {normalizer.index.path}"
-    return Finding("calibration", f"{path} is not there, so that {what}; if it was, {remedy}", "note")
+    remedy = f"run alphita calibrate --index {normalizer.index.path}, or put it back if it was lost"
+    return Finding("calibration", f"{path} does not exist, so {what}; {remedy}", "note")
 
 
 def _terminology(path: Path | None, opened: list[Normalizer]) -> Iterator[Finding]:
@@ -157,7 +163,7 @@ def _terminology(path: Path | None, opened: list[Normalizer]) -> Iterator[Findin
         text = f"the index was not built from {path} as it is; give the index's own terminology, or build it again"
         yield Finding("terminology", f"{text}: alphita index {path} -o X.index", "note")
     else:
-        yield Finding("terminology", f"{path}, of which the index was built")
+        yield Finding("terminology", f"{path}, from which the index was built")
 
 
 def _reviews(address: str | None) -> Iterator[Finding]:
@@ -165,9 +171,9 @@ def _reviews(address: str | None) -> Iterator[Finding]:
         return
     found = database.look(address, SECONDS)
     if found.version is None:
-        yield Finding("reviews", f"{found.name} is not there yet, and will be made")
+        yield Finding("reviews", f"{found.name} does not exist yet; the server creates it")
         return
-    text = f"{found.name}, {found.projects} projects"
+    text = f"{found.name}, {found.projects} project{'s' * (found.projects != 1)}"
     if found.version < VERSION:
-        text += f"; of version {found.version}, which the server brings up to {VERSION} when it starts: copy it before"
+        text += f"; version {found.version}, which the server upgrades to {VERSION} when it starts: back it up first"
     yield Finding("reviews", text, "ok" if found.version == VERSION else "note")

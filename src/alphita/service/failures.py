@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.review.records import Away
 
 FHIR_JSON = "application/fhir+json"
 # Fields of one query or form.
@@ -210,6 +211,8 @@ def refusal_of(error: AlphitaError) -> Refusal:
         return Refusal(422, "invalid", message, field=error.field)
     if isinstance(error, UsageError):
         return Refusal(422, "invalid", str(error))
+    if isinstance(error, Away):
+        return Refusal(503, "unavailable", "the database does not answer; try again later", retry_after=1)
     return Refusal(503, "unavailable", str(error), retry_after=1)
 
 

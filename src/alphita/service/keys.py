@@ -57,12 +57,14 @@ class Key:
 
 def load(path: Path) -> list[Key]:
     """Read a keys file."""
-    remedy = "a line is: name, SHA-256 of the key, last day and roles, separated by tabs; make one by --new-key NAME"
+    remedy = (
+        "a line has name, SHA-256 of the key, last day and roles, separated by tabs; create one with --new-key NAME"
+    )
     try:
         lines = list(textio.lines(path))
     except InputError as error:
         # Without the value, which might be a key itself.
-        raise InputError(f"the keys: {error.problem}", file=path, line=error.line, remedy=remedy) from None
+        raise InputError(error.problem, file=path, line=error.line, remedy=remedy) from None
     keys: dict[str, Key] = {}
 
     def wrong(problem: str, field: str | None = None, **more: str | None) -> InputError:
@@ -87,7 +89,7 @@ def load(path: Path) -> list[Key]:
         roles = tuple(role.strip() for role in cells[3].split(",") if role.strip()) if len(cells) > 3 else ()
         keys[digest] = Key(name, digest, last_day, roles)
     if not keys:
-        raise InputError("holds no key", file=path, remedy=remedy)
+        raise InputError("has no key", file=path, remedy=remedy)
     return list(keys.values())
 
 
@@ -95,7 +97,7 @@ def usable(path: Path, held: Sequence[Key], today: date) -> list[Key]:
     """Return the keys of a file that are not over."""
     valid = [key for key in held if key.last_day is None or key.last_day >= today]
     if not valid:
-        problem = "holds no key that is still valid, so nobody could ask"
+        problem = "all keys have expired, so nobody could use the server"
         raise InputError(problem, file=path, remedy=renewal(path, held[-1]))
     return valid
 
@@ -103,7 +105,7 @@ def usable(path: Path, held: Sequence[Key], today: date) -> list[Key]:
 def renewal(path: Path, key: Key) -> str:
     """Return how to make a new key in place of one."""
     roles = "".join(f" --role {role}" for role in key.roles)
-    return f"make a new one: alphita serve --keys {path} --new-key {key.name} --key-days 90{roles}"
+    return f"create a new one: alphita serve --keys {path} --new-key {key.name} --key-days 90{roles}"
 
 
 def check_name(name: str, path: Path | None = None, line: int | None = None) -> str:
@@ -189,7 +191,9 @@ class KeyRing:
         try:
             self.read()
         except (AlphitaError, OSError) as error:
-            logs.LOGGER.error("the keys and roles stay as they were", exc_info=error)
+            where = {"file": getattr(error, "file", None), "line": getattr(error, "line", None)}
+            logs.LOGGER.error("the keys and roles stay as they were", exc_info=error, extra={"fields": where})
+            return
         logs.event("reloaded", keys=len(self.keys), roles=len(self.roles.own))
 
     def refresh(self) -> None:
@@ -272,7 +276,7 @@ class Authentication(Gate):
             return self._by_issuer(await self._issuer.of_token(key))
         found = find(self._ring.keys, key, clock.today(self._ring.written)) if key else None
         if found is None:
-            raise Refusal(UNKNOWN, "wrong_key", "the key is not known; give it as Authorization: Bearer KEY")
+            raise Refusal(UNKNOWN, "wrong_key", "unknown key; send it as Authorization: Bearer KEY")
         return self._ring.roles.identity(found.name, key=found.roles)
 
     def _by_issuer(self, person: oidc.Person) -> Identity:

@@ -79,9 +79,9 @@ class Issuer:
                 try:
                     await self.read()
                 except AlphitaError as error:
-                    logs.LOGGER.error("the issuer cannot be asked", exc_info=error)
+                    logs.LOGGER.error("the issuer does not answer", exc_info=error)
             if not self._metadata:
-                problem = "the issuer of logins and tokens cannot be asked"
+                problem = "the OpenID Connect issuer does not answer"
                 raise Refusal(503, "issuer_unreachable", problem, retry_after=AGAIN)
             return self._metadata
 
@@ -96,11 +96,12 @@ class Issuer:
             async with self._client() as client:
                 found = await _json(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
                 if found.get("issuer") != issuer:
-                    raise AlphitaError(f"{issuer} calls itself {found.get('issuer')!r}: give that to --oidc-issuer")
+                    raise AlphitaError(f"{issuer} calls itself {found.get('issuer')!r}: use that as --oidc-issuer")
                 keys: Any = await _json(client, found["jwks_uri"])
             self._keys, self._metadata = KeySet.import_key_set(keys), found
         except (HTTPError, JoseError, ValueError, KeyError, TypeError) as error:
-            raise AlphitaError(f"{issuer} does not answer as an issuer of OpenID Connect: {error!r}") from None
+            why = str(error).partition("\n")[0] if isinstance(error, HTTPError) else repr(error)
+            raise AlphitaError(f"{issuer} does not answer as an OpenID Connect issuer: {why}") from None
 
     async def of_token(self, token: str) -> Person:
         """Return whom an access token names."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
+from alphita.review.records import Away
 from alphita.review.store import ReviewStore
 from alphita.service import logs
 from alphita.service.audit import AuditFile
@@ -34,7 +35,9 @@ class Parts:
         self._reviews = ""
 
     def failed(self, error: BaseException) -> None:
-        """Note an error that a request met, if it is one of the disk."""
+        """Log an error that a request met, if it is one of the database or of the disk, and note the latter."""
+        if isinstance(error, Away):
+            logs.LOGGER.error("the reviews cannot be reached", extra={"fields": {"cause": str(error)}})
         cause: BaseException | None = error
         while cause is not None and not _is_of_disk(cause):
             cause = cause.__cause__ or cause.__context__

@@ -68,9 +68,11 @@ class Deciding(BaseModel):
     model_config = _like({"uid": "5e1c", "kind": "choose", "concept_id": "HP:0001250", "relation": "exact", "seen": 0})
 
     uid: Uid
-    kind: Literal["accept", "choose", "nil", "reject", "skip", "flag"]
+    kind: Literal["accept", "choose", "nil", "reject", "skip", "flag"] = Field(
+        description="accept (the first candidate), choose (`concept_id`), nil, reject, skip or flag"
+    )
     concept_id: ConceptId | None = Field(None, description="CURIE; several targets joined by |")
-    relation: Relation | None = None
+    relation: Relation | None = Field(None, description="exact (by default), broad, narrow or related")
     comment: Comment = ""
     seen: Number = Field(description="id of your newest decision that the page has loaded; 0: none")
     order: Order = Field("risk", description="order of the queue, for `next`")

@@ -147,7 +147,7 @@ class Settings:
         if self.access == "local" and self.socket is None and not is_loopback(self.host):
             raise UsageError(
                 f"listening on {self.host} would let other machines in, and it could not be known who they are; "
-                "give --keys FILE (make one by --new-key NAME), or --trust-user-header NAME behind a proxy"
+                "give --keys FILE (create one with --new-key NAME), or --trust-user-header NAME behind a proxy"
             )
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin):
@@ -163,14 +163,14 @@ class Settings:
     def _check_oidc(self) -> None:
         if self.oidc_issuer is None:
             if any((self.oidc_client, self.oidc_secret, self.oidc_url, self.oidc_audience)):
-                raise UsageError("say by --oidc-issuer whose client this server is")
+                raise UsageError("--oidc-client, --oidc-secret, --oidc-url and --oidc-audience need --oidc-issuer")
             return
         if self.oidc_client is None or self.rights is None:
             raise UsageError("--oidc-issuer needs --oidc-client, and --rights to say what users and groups may do")
         for name, url in (("--oidc-issuer", self.oidc_issuer), ("--oidc-url", self.url)):
             parts = urlsplit(url)
             if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-                raise UsageError(f"{name} {url!r} must be an address of https; http is for this machine alone")
+                raise UsageError(f"{name} {url!r} must begin with https://; http:// is only for this machine")
 
 
 def is_loopback(host: str) -> bool:
