@@ -403,6 +403,12 @@ class Connection(H11Protocol):
         super().data_received(data)
         self._watch()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request; the answer to a HEAD may have no body."""
+        with contextlib.suppress(h11.LocalProtocolError):
+            super().send_400_response(msg)
+        self.transport.close()
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._watch()
