@@ -174,22 +174,22 @@ class KeyRing:
         self.path, self.written = path, 0.0
         self.keys: list[Key] = []
         self.roles = access.Roles(rights)
+        self._looked, self._stamp = time.monotonic(), self._stamps()
         self.read()
 
     def read(self) -> None:
-        """Read the files anew; one that is not as it should be changes nothing."""
-        self._looked, self._stamp = time.monotonic(), self._stamps()
-        keys = load(self.path) if self.path is not None else []
-        self.roles.read()
+        """Read the keys anew; a file that is not as it should be changes nothing."""
         if self.path is not None:
-            self.keys, self.written = keys, self.path.stat().st_mtime
+            self.keys, self.written = load(self.path), self.path.stat().st_mtime
 
     def reload(self) -> None:
-        """Read the files anew, and log it."""
-        try:
-            self.read()
-        except (AlphitaError, OSError) as error:
-            logs.LOGGER.error("the keys and roles stay as they were", exc_info=error)
+        """Read both files anew, and log it; an error in one does not keep a key that is gone from the other valid."""
+        self._looked, self._stamp = time.monotonic(), self._stamps()
+        for name, read in (("keys", self.read), ("roles", self.roles.read)):
+            try:
+                read()
+            except (AlphitaError, OSError) as error:
+                logs.LOGGER.error(f"the {name} stay as they were", exc_info=error)
         logs.event("reloaded", keys=len(self.keys), roles=len(self.roles.own))
 
     def refresh(self) -> None:
