@@ -131,6 +131,11 @@ def client_of(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 
+def anonymous(scope: Scope) -> str:
+    """Return what tells clients without a name apart: their address, behind a proxy as the proxy says it."""
+    return str(scope.get("state", {}).get("client") or client_of(scope))
+
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 # How far a chain of proxies is followed.
 MAX_PROXIES = 20

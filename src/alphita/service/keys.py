@@ -27,7 +27,7 @@ from alphita import clock, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.service import access, logs, oidc
 from alphita.service.access import Identity
-from alphita.service.failures import Gate, Refusal, client_of
+from alphita.service.failures import Gate, Refusal, anonymous, client_of
 from alphita.service.limits import TOO_MANY, Pause, Rate
 from alphita.service.settings import Settings
 
@@ -241,7 +241,7 @@ class Authentication(Gate):
             state["reviewer"] = state["identity"].name
         except Refusal as refusal:
             if scope["path"] not in self._open or scope["method"] not in ("GET", "HEAD"):
-                if refusal.status == UNKNOWN and (wait := self._wrong.take(client_of(scope))):
+                if refusal.status == UNKNOWN and (wait := self._wrong.take(anonymous(scope))):
                     await self._pause()
                     problem = "too many requests without a key"
                     raise Refusal(TOO_MANY, "too_many_requests", problem, retry_after=wait) from None
