@@ -1,4 +1,4 @@
-"""Files of a running server that are broken before SIGHUP: it goes on, and a key that was taken out ends all the same."""
+"""Files of a running server that are broken before SIGHUP: it goes on, and a key that was taken out ends."""
 
 from __future__ import annotations
 

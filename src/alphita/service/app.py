@@ -335,7 +335,7 @@ def create(
 
 
 def reload(ring: keys.KeyRing, further: Sequence[Worker] = (), audit: AuditFile | None = None) -> None:
-    """Reopen the logs, and read keys and roles anew; the log says what of it fails, which keeps nothing else from it."""
+    """Reopen the logs, and read keys and roles anew; what fails is logged, and the rest is done."""
     logs.reopen()
     ring.reload()
     for worker in further:
