@@ -126,7 +126,7 @@ def test_keys_open_it_to_other_machines_a_hang_up_reads_them_anew_and_ctrl_c_end
         # A file that is not as it should be changes nothing, and is told.
         path.write_text("bob")
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for("the keys and roles stay as they were")
+        server.wait_for("the keys stay as they were")
         assert status(bob) == 200
         (told,) = [line for line in server.log() if line["event"] == "the keys stay as they were"]
         assert "1 cells" in told["error"]["message"]
