@@ -22,19 +22,19 @@ CSV = {"Content-Type": "text/csv"}
 @pytest.mark.parametrize("same", [True, False], ids=["one click sent often", "many windows"])
 def test_of_decisions_that_race_one_is_kept(lab, same):
     (first, *_) = lab.ids()
-    together = threading.Barrier(RACERS)
+    together, client = threading.Barrier(RACERS), lab.as_()
 
     def decide(number: int) -> int:
         body = {"uid": "u" if same else f"u{number}", "kind": "accept", "seen": 0}
         together.wait()
         # A store that is busy asks to come again.
         for _ in range(100):
-            answer = lab.as_().post(f"/api/projects/lab/rows/{first}/decisions", json=body)
+            answer = client.post(f"/api/projects/lab/rows/{first}/decisions", json=body)
             if answer.status_code != 503:
                 return answer.status_code
         return 503
 
-    with ThreadPoolExecutor(RACERS) as pool:
+    with client, ThreadPoolExecutor(RACERS) as pool:
         statuses = sorted(pool.map(decide, range(RACERS)))
     assert statuses == [201] * RACERS if same else statuses == [201] + [409] * (RACERS - 1)
     assert len(list(lab.store.history("lab"))) == 1
@@ -43,6 +43,8 @@ def test_of_decisions_that_race_one_is_kept(lab, same):
 def test_a_kill_loses_no_decision_that_was_confirmed_and_no_line_of_its_audit(index_path, tmp_path):
     store, audit = tmp_path / "reviews.sqlite", tmp_path / "audit.jsonl"
     options = ("--index", index_path, "--mappings", store, "--audit", audit, "--trust-user-header", HEADER)
+    (rights := tmp_path / "rights.toml").write_text('["*"]\nrights = ["read", "review", "administer"]\n')
+    options = (*options, "--rights", rights)
     upload = "row,mention,concept_id\n" + "".join(f"{n},pain {n},T:1\n" for n in range(400))
     confirmed: list[str] = []
     with serving(tmp_path, *options, "--rate", 0) as server:
@@ -82,13 +84,17 @@ def test_a_kill_loses_no_decision_that_was_confirmed_and_no_line_of_its_audit(in
 def test_the_name_of_an_upload_leads_nowhere(lab, tmp_path, name):
     before = set(tmp_path.parent.rglob("*"))
     asked = {"name": "new", "source": "S", "filename": name, "format": "csv"}
-    sent = lab.as_().post("/api/projects", params=asked, content="row,mention,concept_id\n1,x,AX:2\n", headers=CSV)
+    sent = lab.as_("ann", "administrators").post(
+        "/api/projects", params=asked, content="row,mention,concept_id\n1,x,AX:2\n", headers=CSV
+    )
     assert sent.status_code == 201, sent.text
     assert {path.parent for path in set(tmp_path.parent.rglob("*")) - before} <= {tmp_path}
 
 
 def test_the_name_of_a_project_is_no_header(lab):
     lab.store.add_project(replace(lab.store.project("lab"), name='a"; filename="é.exe'))
-    told = lab.as_().get('/api/projects/a"; filename="é.exe/export').headers["content-disposition"]
+    told = (
+        lab.as_("ann", "administrators").get('/api/projects/a"; filename="é.exe/export').headers["content-disposition"]
+    )
     assert told.isascii()
     assert told.count('"') == 2

@@ -102,6 +102,12 @@ def test_what_can_be_read_in_two_ways_is_refused(address, sent):
     assert b"smuggled" not in got
 
 
+def test_a_head_that_is_refused_has_no_body_and_ends_the_connection(address, caplog):
+    statuses, got, closed = ask(address, b"HEAD http://evil/x HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert (statuses, closed, got.endswith(b"\r\n\r\n")) == ([400], True, True)
+    assert not [one for one in caplog.records if one.name == "asyncio"]
+
+
 def test_what_only_looks_odd_is_read_as_it_is(address):
     inner = POST + b"Content-Length: %d\r\n\r\n" % len(AGAIN) + AGAIN
     assert ask(address, inner)[1].endswith(b"POST / " + AGAIN)

@@ -67,8 +67,8 @@ def test_a_run_that_was_cut_twice_goes_on_to_the_same_weights(recipe: ModuleType
     assert losses("cut") == losses("whole")
 
 
-# One of terms and one of sequences.
-QUICKLY = ("coder", "ext_bert")
+# Of the others only the slow tests.
+QUICKLY = ("coder",)
 
 
 @pytest.mark.parametrize(

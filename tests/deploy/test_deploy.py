@@ -14,6 +14,7 @@ import time
 import tomllib
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -158,8 +159,9 @@ def test_systemd_takes_the_unit(tmp_path):
 
 
 def test_every_figure_of_the_dashboard_is_exported():
-    figures = Metrics(version="1", index="i", model="m", waiting=lambda: 0)
+    figures = Metrics(version="1", waiting=lambda: 0)
     figures.add(Usage({"reviews": ROOT}, lambda: {"server": os.getpid()}))
+    figures.serve(SimpleNamespace(content_hash="i", manifest={"model_hash": "m"}))
     figures.begin()
     figures.end("/normalize", "POST", 503, 0.1, "queue_full")
     exported = set(re.findall(r"^([a-z_]+)(?:\{| )", figures.text().decode(), re.MULTILINE))

@@ -5,6 +5,7 @@ That nothing asks it past `alphita.clock` is a rule of ruff (TID251, pyproject.t
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from starlette.datastructures import Headers
 
 from alphita import clock, service
 from alphita.errors import InputError
@@ -97,7 +99,9 @@ def test_the_time_goes_on_whatever_the_clock_is_set_to(monkeypatch: pytest.Monke
 
 def refused(settings: Settings, key: str) -> str:
     try:
-        return keys.Authentication(None, settings)._by_key([f"Bearer {key}"])  # type: ignore[arg-type]
+        return asyncio.run(
+            keys.Authentication(None, settings)._by_key(Headers({"authorization": f"Bearer {key}"}))
+        ).name  # type: ignore[arg-type]
     except keys.Refusal as error:
         return error.code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import signal
@@ -324,7 +325,8 @@ def run_app(
         if was_terminal and not sys.stderr.isatty():  # it was closed, and nobody could end the server by Ctrl+C
             server.should_exit = True
         else:
-            served.state.reload()
+            # Not in the midst of what the loop is at, which an error here would end.
+            asyncio.get_running_loop().call_soon_threadsafe(served.state.reload)
 
     # uvicorn hands SIGTERM on when it has ended, which is no failure.
     handlers = {signal.SIGTERM: lambda *_: None, signal.SIGHUP: reload}

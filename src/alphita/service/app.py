@@ -189,8 +189,7 @@ class Lifetime:
             there = contents(self.serving.normalizer.index.path)
             if self.state == "ready" and there not in (self.serving.contents, self._tried) and None not in there[:1]:
                 self._tried = there
-                with contextlib.suppress(Exception):  # the log says why
-                    await self.reload()
+                await asyncio.wait([self._reload()])
 
     def reload_soon(self) -> None:
         """Reload: to be called by a signal."""
@@ -335,13 +334,16 @@ def create(
 
 
 def reload(ring: keys.KeyRing, further: Sequence[Worker] = (), audit: AuditFile | None = None) -> None:
-    """Reopen the logs, and read keys and roles anew."""
+    """Reopen the logs, and read keys and roles anew; what fails is logged, and the rest is done."""
     logs.reopen()
+    ring.reload()
     for worker in further:
         worker.reopen_logs()
     if audit is not None:
-        audit.reopen()
-    ring.reload()
+        try:
+            audit.reopen()
+        except AlphitaError as error:
+            logs.LOGGER.error("the audit log stays as it was", exc_info=error)
 
 
 def _operation(app: FastAPI, lifetime: Lifetime, figures: logs.Metrics, parts: Parts) -> None:

@@ -60,7 +60,9 @@ class AuditFile:
 
     def _opened(self) -> int:
         try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            # A pipe that nobody reads is an error, and is not waited for.
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
+            os.set_blocking(descriptor, True)
         except OSError as error:
             raise AlphitaError(f"the audit log {self.path} cannot be opened: {error.strerror}") from None
         if stat.S_ISREG(os.fstat(descriptor).st_mode):

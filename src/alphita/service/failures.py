@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.review.records import Away
+from alphita.review.records import Away, Unknown
 
 FHIR_JSON = "application/fhir+json"
 # Fields of one query or form.
@@ -132,6 +132,11 @@ def client_of(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 
+def anonymous(scope: Scope) -> str:
+    """Return what tells clients without a name apart: their address, behind a proxy as the proxy says it."""
+    return str(scope.get("state", {}).get("client") or client_of(scope))
+
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 # How far a chain of proxies is followed.
 MAX_PROXIES = 20
@@ -204,8 +209,15 @@ def check_values(json: bytes | bytearray, most: int) -> None:
         raise Refusal(413, "too_many", f"the body has more than {most:,} values")
 
 
+def unknown(error: Unknown, code: str = "not_found", field: str | None = None) -> Refusal:
+    """Return the refusal for what a store does not know; what it has instead may not be for everyone to know."""
+    return Refusal(404, code, str(error).partition(";")[0], field=field)
+
+
 def refusal_of(error: AlphitaError) -> Refusal:
     """Return the refusal for one of the package's errors; a value that it names is left out."""
+    if isinstance(error, Unknown):
+        return unknown(error)
     if isinstance(error, InputError):
         message = error.problem + (f"; {error.remedy}" if error.remedy else "")
         return Refusal(422, "invalid", message, field=error.field)

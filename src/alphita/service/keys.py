@@ -27,7 +27,7 @@ from alphita import clock, textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.service import access, logs, oidc
 from alphita.service.access import Identity
-from alphita.service.failures import Gate, Refusal, client_of
+from alphita.service.failures import Gate, Refusal, anonymous, client_of
 from alphita.service.limits import TOO_MANY, Pause, Rate
 from alphita.service.settings import Settings
 
@@ -176,24 +176,23 @@ class KeyRing:
         self.path, self.written = path, 0.0
         self.keys: list[Key] = []
         self.roles = access.Roles(rights)
+        self._looked, self._stamp = time.monotonic(), self._stamps()
         self.read()
 
     def read(self) -> None:
-        """Read the files anew; one that is not as it should be changes nothing."""
-        self._looked, self._stamp = time.monotonic(), self._stamps()
-        keys = load(self.path) if self.path is not None else []
-        self.roles.read()
+        """Read the keys anew; a file that is not as it should be changes nothing."""
         if self.path is not None:
-            self.keys, self.written = keys, self.path.stat().st_mtime
+            self.keys, self.written = load(self.path), self.path.stat().st_mtime
 
     def reload(self) -> None:
-        """Read the files anew, and log it."""
-        try:
-            self.read()
-        except (AlphitaError, OSError) as error:
-            where = {"file": getattr(error, "file", None), "line": getattr(error, "line", None)}
-            logs.LOGGER.error("the keys and roles stay as they were", exc_info=error, extra={"fields": where})
-            return
+        """Read both files anew, and log it; an error in one does not keep a key that is gone from the other valid."""
+        self._looked, self._stamp = time.monotonic(), self._stamps()
+        for name, read in (("keys", self.read), ("roles", self.roles.read)):
+            try:
+                read()
+            except (AlphitaError, OSError) as error:
+                where = {"file": getattr(error, "file", None), "line": getattr(error, "line", None)}
+                logs.LOGGER.error(f"the {name} stay as they were", exc_info=error, extra={"fields": where})
         logs.event("reloaded", keys=len(self.keys), roles=len(self.roles.own))
 
     def refresh(self) -> None:
@@ -245,7 +244,7 @@ class Authentication(Gate):
             state["reviewer"] = state["identity"].name
         except Refusal as refusal:
             if scope["path"] not in self._open or scope["method"] not in ("GET", "HEAD"):
-                if refusal.status == UNKNOWN and (wait := self._wrong.take(client_of(scope))):
+                if refusal.status == UNKNOWN and (wait := self._wrong.take(anonymous(scope))):
                     await self._pause()
                     problem = "too many requests without a key"
                     raise Refusal(TOO_MANY, "too_many_requests", problem, retry_after=wait) from None

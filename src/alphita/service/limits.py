@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from alphita.service.batching import Shared
-from alphita.service.failures import Gate, Refusal, check_values, client_of
+from alphita.service.failures import Gate, Refusal, anonymous, check_values, client_of
 from alphita.service.settings import Settings
 
 # Asked by machines that watch this one; they are always answered.
@@ -122,7 +122,8 @@ class Limits(Gate):
             return
         state = scope.setdefault("state", {})
         reviewer = state.get("reviewer")
-        client = state["turn"] = client_of(scope) if reviewer in (None, "local") else str(reviewer)
+        named = {None: anonymous, "local": client_of}.get(reviewer)
+        client = state["turn"] = named(scope) if named is not None else str(reviewer)
         await self._admit(client)
         self.requests.take(client, 1)
         try:
@@ -402,6 +403,12 @@ class Connection(H11Protocol):
         """Take a part of a request; one of a header gives no more time for the others."""
         super().data_received(data)
         self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request; the answer to a HEAD may have no body."""
+        with contextlib.suppress(h11.LocalProtocolError):
+            super().send_400_response(msg)
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

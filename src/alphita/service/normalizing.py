@@ -27,7 +27,7 @@ from alphita.review.records import Unknown
 from alphita.service import concepts
 from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, OutOfTime, QueueFull, tokens
 from alphita.service.concepts import EVERYTHING, Finder, Finders, FoundConcept, Narrowed
-from alphita.service.failures import Refusal, documented, media_type
+from alphita.service.failures import Refusal, documented, media_type, unknown
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
@@ -314,9 +314,10 @@ def router(
         request.state.asked = [q]
         try:
             finder = await run_in_threadpool(finders.of, project)
-            narrowed = finders.narrowed(project, narrowed)
+            # Of the store, which may hang, and nobody else is to wait.
+            narrowed = await run_in_threadpool(finders.narrowed, project, narrowed)
         except Unknown as error:
-            raise Refusal(404, "unknown_project", str(error), field="project") from None
+            raise unknown(error, "unknown_project", "project") from None
         found = await find(batcher, request, finder, q, top, narrowed)
         return Response(to_json({"concepts": found}), media_type=JSON)
 

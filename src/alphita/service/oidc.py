@@ -37,8 +37,8 @@ SCOPES = ("openid", "profile", "email", "groups")
 # Seconds that the issuer's documents are kept, and before they are asked for again; that clocks may differ.
 KEPT, AGAIN, LEEWAY = 3_600.0, 5.0, 60
 TIMEOUT = 10.0
-# Seconds of a session and of a login, and how many sessions are remembered.
-SESSION_SECONDS, LOGIN_SECONDS, MAX_SESSIONS = 8 * 3_600, 600, 10_000
+# Seconds of a session and of a login, and how many sessions are remembered, in all and of one user.
+SESSION_SECONDS, LOGIN_SECONDS, MAX_SESSIONS, MAX_SESSIONS_EACH = 8 * 3_600, 600, 10_000, 20
 SESSION, LOGIN = "alphita", "alphita-login"
 CALLBACK = "/login/callback"
 _OWN_PATH = re.compile(r"/(?![/\\])[!-~]*")
@@ -72,18 +72,31 @@ class Issuer:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     async def metadata(self, *, anew: bool = False) -> dict[str, Any]:
-        """Return what the issuer says of itself, as it was read within the hour; `anew`: within seconds."""
-        async with self._lock:
-            if time.monotonic() - self._asked >= (KEPT if self._metadata and not anew else AGAIN):
-                self._asked = time.monotonic()
-                try:
-                    await self.read()
-                except AlphitaError as error:
-                    logs.LOGGER.error("the issuer does not answer", exc_info=error)
-            if not self._metadata:
-                problem = "the OpenID Connect issuer does not answer"
-                raise Refusal(503, "issuer_unreachable", problem, retry_after=AGAIN)
-            return self._metadata
+        """Return what the issuer says of itself, as it was read within the hour; `anew`: within seconds.
+
+        While one request waits for the issuer, those that need nothing new go on by what is known.
+        """
+        if anew or not self._metadata or (self._is_due() and not self._lock.locked()):
+            async with self._lock:
+                if self._is_due(anew):
+                    await self._ask()
+        if not self._metadata:
+            problem = "the OpenID Connect issuer does not answer"
+            raise Refusal(503, "issuer_unreachable", problem, retry_after=AGAIN)
+        return self._metadata
+
+    def _is_due(self, anew: bool = False) -> bool:
+        return time.monotonic() - self._asked >= (KEPT if self._metadata and not anew else AGAIN)
+
+    async def _ask(self) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                await self.read()
+        except (AlphitaError, TimeoutError) as error:
+            logs.LOGGER.error("the issuer does not answer", exc_info=error)
+        finally:
+            # Of those that waited meanwhile, none asks again.
+            self._asked = time.monotonic()
 
     async def read(self) -> None:
         """Read what the issuer says of itself, and its keys."""
@@ -106,7 +119,10 @@ class Issuer:
     async def of_token(self, token: str) -> Person:
         """Return whom an access token names."""
         settings = self.settings
-        return self._person(await self._claims(token, settings.oidc_audience or str(settings.oidc_client)))
+        claims = await self._claims(token, settings.oidc_audience or str(settings.oidc_client))
+        if _is_of_login(claims):
+            raise Refusal(401, "wrong_token", "this is an ID token; send an access token")
+        return self._person(claims)
 
     def of_session(self, headers: Headers) -> Person:
         """Return who logged in, by the cookie of a request of our own page."""
@@ -151,12 +167,14 @@ class Issuer:
         except (HTTPError, OAuthError, ValueError, TypeError) as error:
             logs.LOGGER.error("a login failed", exc_info=error)
             raise Refusal(401, "login_failed", "the issuer did not confirm this login; log in again") from None
-        session = Session(self._person(claims), time.monotonic() + SESSION_SECONDS, token["id_token"])
+        person = self._person(claims)
+        session = Session(person, time.monotonic() + SESSION_SECONDS, token["id_token"])
         name = secrets.token_urlsafe(32)
         self._sessions.pop(_digest(request.cookies.get(self._named(SESSION), "")), None)
         self._sessions[_digest(name)] = session
-        if len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
+        theirs = [one for one, of in self._sessions.items() if of.person.name == person.name]
+        for one in theirs[:-MAX_SESSIONS_EACH] or [*self._sessions][:-MAX_SESSIONS]:
+            del self._sessions[one]
         own = unquote(back_to) if _OWN_PATH.fullmatch(unquote(back_to)) else "/"
         response = RedirectResponse(self.settings.url + own, 303)
         self._set(response, SESSION, name, SESSION_SECONDS)
@@ -268,6 +286,12 @@ def _claim(claims: dict[str, Any], name: str) -> Any:  # noqa: ANN401 - JSON
     for part in [name] if name in claims else name.split("."):
         found = found.get(part) if isinstance(found, dict) else None
     return found
+
+
+def _is_of_login(claims: dict[str, Any]) -> bool:
+    """Tell whether claims are an ID token's, which passes through the browser's addresses; Keycloak says in `typ`."""
+    kind = claims.get("typ")
+    return kind == "ID" or (kind != "Bearer" and not claims.keys().isdisjoint(("nonce", "at_hash", "c_hash")))
 
 
 def _derived(secret: str, name: str) -> str:

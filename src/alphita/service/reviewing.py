@@ -39,7 +39,7 @@ from alphita.review.store import Conflict, NoDisagreement, ReviewStore, Unknown
 from alphita.service import audit, keys, review_files
 from alphita.service.access import Asker, Identity
 from alphita.service.concepts import Finders, choices, find_concept
-from alphita.service.failures import Refusal, documented, media_type
+from alphita.service.failures import Refusal, documented, media_type, unknown
 from alphita.service.normalizing import check_strings, json_only
 from alphita.service.review_files import Job
 from alphita.service.settings import Settings
@@ -180,7 +180,7 @@ class Route(APIRoute):
             except NoDisagreement as error:
                 raise Refusal(409, "no_disagreement", str(error)) from None
             except Unknown as error:
-                raise Refusal(404, "not_found", str(error)) from None
+                raise unknown(error) from None
 
         return answered
 
@@ -388,6 +388,7 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
     )
     def adjudicate(name: Name, row: RowId, asked: Settling, asker: Asker) -> dict[str, Any]:
         """Settle a row on which reviewers disagree; in a blind project, a reviewer decides on it first."""
+        _check_project(store.row(row), name)
         if _is_blind(store, name, asker) and not store.standing(row, reviewer=asker.name).settled:
             raise Refusal(409, "not_decided", "decide on this row yourself before you settle it")
         return decided(name, row, asked, asker.name)
@@ -406,7 +407,7 @@ def _is_blind(store: ReviewStore, name: str, asker: Identity) -> bool:
 
 def _check_project(row: ReviewRow, name: str) -> None:
     if row.project != name:
-        raise Refusal(404, "not_found", f"the project has no row {row.id}")
+        raise Refusal(404, "not_found", f"unknown row {row.id}")
 
 
 class Remembering(BaseModel):
@@ -460,7 +461,7 @@ def memory_router(settings: Settings, store: ReviewStore) -> APIRouter:
                     ):
                         known[mention] = decision
         except Unknown as error:
-            raise Refusal(404, "unknown_project", str(error), field="project") from None
+            raise unknown(error, "unknown_project", "project") from None
         audit.note(mentions=len(asked.mentions), found=len(known))
         found = [known.get(mention) for mention in asked.mentions]
         pairs = zip(asked.mentions, found, strict=True)

@@ -76,6 +76,7 @@ def printed(folder: Path, stream: str = "out") -> list[str]:
     return [(folder / f"{stream}-{rank}").read_text() for rank in (0, 1)]
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_loss_and_gradients_of_one(done: Path) -> None:
     one, *others = (load_file(done / str(size)) for size in AT_ONCE)
     assert float(one["loss"]) > 0.1
@@ -86,6 +87,7 @@ def test_several_processes_give_the_loss_and_gradients_of_one(done: Path) -> Non
             torch.testing.assert_close(several[name], expected, atol=1e-6, rtol=1e-5, msg=name)
 
 
+@pytest.mark.slow
 def test_a_run_of_two_processes_is_a_run_of_one(done: Path) -> None:
     first, second = printed(done / "trained")
     assert first.startswith("model: ")
@@ -96,6 +98,7 @@ def test_a_run_of_two_processes_is_a_run_of_one(done: Path) -> None:
     assert not (done / "two.training").exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_ends_the_run_and_one_process_can_go_on(
     done: Path, terminology: Terminology, undropped: Path
 ) -> None:
@@ -108,6 +111,7 @@ def test_a_process_that_dies_ends_the_run_and_one_process_can_go_on(
     assert artefact.verify(done / "died", "model")["recipe"] == "coder"
 
 
+@pytest.mark.slow
 def test_gradients_are_averaged_and_scratch_is_one_folder_for_all_and_gone_when_none_needs_it(done: Path) -> None:
     """An optimiser moves a gradient of zeros by its momentum and decay, and passes over one that no process has."""
     assert printed(done / "two processes") == ["[0.5, 0.5] [2.0, 2.0] None\nmade by the first False\n"] * 2

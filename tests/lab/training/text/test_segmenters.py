@@ -104,6 +104,7 @@ def test_jieba_itself() -> None:
     assert segmenter.facts["version"]
 
 
+@pytest.mark.slow
 def test_jieba_in_processes_finds_what_it_finds_in_one(monkeypatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
