@@ -220,13 +220,13 @@ def test_old_decisions_are_counted_and_removed_when_asked(imported):
     for age in ("30y", "99999d"):
         assert run(*words, age).stdout.startswith("no settled rows from before ")
     found = run(*words, "18m").stdout
-    assert re.fullmatch(r"toes: 1 rows, 1 decisions before \d{4}-\d\d-\d\d; 1 rows stay\n.*again with --yes\n", found)
+    assert re.fullmatch(r"toes: 1 of 2 rows; decisions before \d{4}-\d\d-\d\d: 1\n.*again with --yes\n", found)
     with ReviewStore.open(imported) as store:
         assert store.progress("toes").rows == 2
-    assert run(*words, "8000d", "--project", "toes", "--yes").stdout.endswith("; 1 rows stay\nremoved\n")
+    assert run(*words, "8000d", "--project", "toes", "--yes").stdout.endswith(": 1\nremoved\n")
     assert run("progress", "-m", imported).stdout.startswith("toes: 1 of 1 rows decided")
     for age in ("5", "y", "0y", "5 years", "-5y"):
-        assert "not a time; as in 5y" in str(failed(*words[:2], f"--older-than={age}"))
+        assert "write it as 5y" in str(failed(*words[:2], f"--older-than={age}"))
     assert "did you mean 'toes'" in str(failed(*words, "5y", "--project", "toe"))
 
 

@@ -19,6 +19,7 @@ from alphita.index.store import build
 from alphita.quickstart import read_sample, sample_path
 from alphita.review.store import ReviewStore
 from alphita.service import app, keys, review_files
+from alphita.service.settings import Settings
 from alphita.terminology import store as terminologies
 from alphita.terminology.loaders import table
 from tests.answer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
@@ -247,6 +248,13 @@ def test_what_is_wrong_with_one_part_keeps_no_other_from_being_looked_at(said, i
     code, lines = said("--device", "cuda")
     assert code == 1
     assert line(lines, "index").endswith("pip install 'alphita[train]'")
+
+
+def test_the_address_of_the_login_is_one_of_the_servers_names(tmp_path):
+    (tmp_path / "rights.toml").write_text('[coders]\nrights = ["read"]\n')
+    of_issuer = {"oidc_issuer": "https://sso.example.org", "oidc_client": "c", "oidc_url": "https://Terms.example.org"}
+    settings = command.usable(Settings(rights=tmp_path / "rights.toml", **of_issuer))
+    assert set(settings.hosts) == {"localhost", "127.0.0.1", "::1", "terms.example.org"}
 
 
 @pytest.mark.parametrize(("days", "state"), [(-1, "expired on"), (3, "expires on")])

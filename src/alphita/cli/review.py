@@ -304,12 +304,12 @@ def purge(
     with ReviewStore.open(store) as reviews:
         found = reviews.purge(project, before, by or getpass.getuser()) if yes else reviews.purgeable(project, before)
         for one in found:
-            rest = f"{one.left:,} rows stay" if one.left else "the whole project"
-            print(f"{one.project}: {one.rows:,} rows, {one.decisions:,} decisions before {before[:10]}; {rest}")
+            rows = f"{one.rows:,} of {one.rows + one.left:,} rows" if one.left else "the whole project"
+            print(f"{one.project}: {rows}; decisions before {before[:10]}: {one.decisions:,}")
         if not found:
             print(f"no settled rows from before {before[:10]}")
         elif not yes:
-            print("nothing was removed; run it again with --yes")
+            print("nothing was removed; to remove them, run it again with --yes")
         else:
             print("removed")
         if yes:
@@ -323,7 +323,7 @@ def _age(text: str) -> timedelta:
     """Return a time as it is typed: 5y, 18m, 90d."""
     match = re.fullmatch(r"([1-9]\d{0,4})([ymd])", text)
     if match is None:
-        raise UsageError(f"--older-than {text}: not a time; as in 5y, 18m (months) or 90d")
+        raise UsageError(f"--older-than {text}: write it as 5y, 18m (months) or 90d")
     return timedelta(days=int(match[1]) * {"y": 365.25, "m": 365.25 / 12, "d": 1}[match[2]])
 
 
@@ -335,11 +335,11 @@ def _text(name: str, status: Progress) -> list[str]:
     lines += [f"  {count:>10,}  {kind}" for kind, count in status.by_kind.items()]
     lines += [f"  {count:>10,}  by {reviewer}" for reviewer, count in status.by_reviewer.items()]
     if status.compared:
-        lines.append(f"  {status.compared:,} rows decided by two reviewers or more, {status.agreed:,} alike")
+        lines.append(f"  rows decided by at least two reviewers: {status.compared:,}; agreed: {status.agreed:,}")
     if status.pair is not None and status.kappa is not None:
         lines.append(f"  Cohen's kappa of {status.pair[0]} and {status.pair[1]}: {status.kappa:.2f}")
     if status.disagreed:
-        lines.append(f"  {len(status.disagreed):,} rows to adjudicate")
+        lines.append(f"  rows to adjudicate: {len(status.disagreed):,}")
     return lines
 
 

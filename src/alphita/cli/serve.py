@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -114,7 +115,9 @@ def usable(settings: Settings) -> Settings:
     if settings.keys is not None:
         # An error in it is reported before anything is loaded.
         keys.usable(settings.keys, keys.load(settings.keys), clock.today())
-    names = (*LOOPBACK_NAMES, settings.host) if is_loopback(settings.host) else ()
+    names = (
+        (*LOOPBACK_NAMES, settings.host, urlsplit(settings.url).hostname or "") if is_loopback(settings.host) else ()
+    )
     return replace(settings, hosts=(*names, *settings.hosts))
 
 
