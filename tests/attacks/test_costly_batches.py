@@ -1,12 +1,13 @@
-"""Who asks first, and much, holds nobody who comes later for longer than a batch may take."""
+"""Who asks much holds nobody for longer than a batch may take, or half of the time."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from alphita.service import batching
+from alphita.service import batching, fhir_batch
 from alphita.service.batching import Batcher
+from alphita.service.settings import Settings
 
 QUESTION = 0.002
 
@@ -32,3 +33,17 @@ def test_who_comes_while_one_client_asks_alone_waits_for_a_short_batch():
     user, attacked = asyncio.run(attack())
     assert attacked >= 500 * QUESTION
     assert user < 3 * batching.ALONE < attacked
+
+
+def test_a_batch_of_fhir_leaves_others_half_of_the_interpreters_time():
+    def busy(*_: object) -> dict:
+        until = time.thread_time() + 0.002
+        while time.thread_time() < until:
+            pass
+        return {}
+
+    entry = {"request": {"method": "GET", "url": "metadata"}}
+    bundle = {"resourceType": "Bundle", "type": "batch", "entry": [entry] * 100}
+    wall, worked = time.perf_counter(), time.thread_time()
+    fhir_batch.answer(bundle, "/fhir/r4", busy, Settings())
+    assert time.thread_time() - worked < 0.7 * (time.perf_counter() - wall)
