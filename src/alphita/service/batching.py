@@ -1,7 +1,7 @@
 """Micro-batches: the questions of several requests are answered together; a lone request is answered at once.
 
-Clients take turns. While several of them ask, a batch takes `TURN` seconds at most, by what earlier ones took, and a
-question that takes longer is never asked of the last idle worker.
+Clients take turns. A batch takes `TURN` seconds at most while several of them ask, else `ALONE`, by what earlier ones
+took, and a question that takes longer is never asked of the last idle worker.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ SPECIAL_TOKENS = 2
 MAX_TOKENS = 128
 # Weight of the newest batch in the rate of answering.
 NEWEST = 0.2
-# Seconds of a batch while several clients ask, and for how long one that has asked is counted as asking.
-TURN, ACTIVE = 0.04, 10.0
+# Seconds of a batch while several clients ask, and while one does: another may come meanwhile.
+TURN, ALONE = 0.04, 0.2
+# For how many seconds one that has asked is counted as asking.
+ACTIVE = 10.0
 # What a batch costs by itself, in tokens.
 EXPENSE = 64
 # Tokens of a turn, however slow the machine is: a question of fewer is never a long one.
@@ -355,15 +357,22 @@ class Batcher(Generic[Q, A]):
         self._asked.pop(client, None)
         self._asked[client] = asyncio.get_running_loop().time()
 
-    def _turn(self, kind: Hashable) -> float:
-        """Return the tokens that a turn has time for: any number while nobody else asks."""
+    def _turn(self, kind: Hashable, alone: float = math.inf) -> float:
+        """Return the tokens that a turn has time for, which has so many seconds while nobody else asks."""
         now = asyncio.get_running_loop().time()
         while self._asked and now - (first := next(iter(self._asked.items())))[1] > ACTIVE:
             del self._asked[first[0]]
+<<<<<<< HEAD
         if len(self._asked) < 2:
             return math.inf
         seconds, cost = self._spent.get(type(kind), (TURN, EXPENSE))
         return max(float(LEAST_TURN), TURN * cost / seconds - EXPENSE)
+=======
+        if type(kind) not in self._spent:
+            return math.inf
+        seconds, cost = self._spent[type(kind)]
+        return max(1.0, (TURN if len(self._asked) > 1 else alone) * cost / seconds - EXPENSE)
+>>>>>>> h-attack
 
     def _next_of(self, jobs: deque[_Job[Q, A]], kind: Hashable | None) -> _Job[Q, A] | None:
         """Return a client's next request, of one kind if it is given, that an idle worker may answer now."""
@@ -387,7 +396,7 @@ class Batcher(Generic[Q, A]):
             self._count(client)
             job = self._next_of(jobs, parts[0].job.kind if parts else None)
             if job is not None and not parts:
-                left = int(min(left, self._turn(job.kind)))
+                left = int(min(left, self._turn(job.kind, ALONE)))
                 each = -(-left // (1 + len(self._queue)))
             if job is None or (parts and job.costs[job.taken] > left):
                 passed |= {client: jobs} if jobs else {}

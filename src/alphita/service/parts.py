@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
@@ -18,6 +19,8 @@ from alphita.service.audit import AuditFile
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 _FULL = re.compile(r"disk is full|disk I/O|reading or writing failed|no space left", re.IGNORECASE)
 PROBE_BYTES = 2**20
+# Seconds in which a database that is there answers.
+PATIENCE = 3.0
 AWAY = "the database does not answer"
 
 
@@ -33,6 +36,7 @@ class Parts:
         }
         self.folders = {name: file.resolve().parent for name, file in files.items() if file is not None}
         self._reviews = ""
+        self._asking: asyncio.Future[bool] | None = None
 
     def failed(self, error: BaseException) -> None:
         """Log an error that a request met, if it is one of the database or of the disk, and note the latter."""
@@ -52,11 +56,19 @@ class Parts:
             await self.audit.retry()
         if self._reviews:
             self._reviews = await run_in_threadpool(_problem, self.folders.get("reviews"))
-        if not self._reviews and self._store is not None and not await run_in_threadpool(self._store.is_there):
+        if not self._reviews and self._store is not None and not await self._is_there(self._store):
             self._reviews = AWAY
         audit = self.audit.problem if self.audit is not None else ""
         found = {"reviews": self._reviews, "audit": audit, "log": logs.problem()}
         return {name: problem for name, problem in found.items() if problem}
+
+    async def _is_there(self, store: ReviewStore) -> bool:
+        """Ask the store, once for all who wait: of a database that hangs, many would hold every thread."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(run_in_threadpool(store.is_there))
+        asking = self._asking
+        done, _ = await asyncio.wait([asking], timeout=PATIENCE)
+        return bool(done) and asking.result()
 
 
 def _is_of_disk(error: BaseException) -> bool:
