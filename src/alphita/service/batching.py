@@ -362,17 +362,11 @@ class Batcher(Generic[Q, A]):
         now = asyncio.get_running_loop().time()
         while self._asked and now - (first := next(iter(self._asked.items())))[1] > ACTIVE:
             del self._asked[first[0]]
-<<<<<<< HEAD
-        if len(self._asked) < 2:
-            return math.inf
-        seconds, cost = self._spent.get(type(kind), (TURN, EXPENSE))
-        return max(float(LEAST_TURN), TURN * cost / seconds - EXPENSE)
-=======
+        is_alone = len(self._asked) < 2
         if type(kind) not in self._spent:
-            return math.inf
+            return math.inf if is_alone else float(LEAST_TURN)
         seconds, cost = self._spent[type(kind)]
-        return max(1.0, (TURN if len(self._asked) > 1 else alone) * cost / seconds - EXPENSE)
->>>>>>> h-attack
+        return max(float(LEAST_TURN), (alone if is_alone else TURN) * cost / seconds - EXPENSE)
 
     def _next_of(self, jobs: deque[_Job[Q, A]], kind: Hashable | None) -> _Job[Q, A] | None:
         """Return a client's next request, of one kind if it is given, that an idle worker may answer now."""
