@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fastapi import Depends, FastAPI, Response
+from fastapi.dependencies import models
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -233,7 +234,15 @@ class Lifetime:
         while was.requests and self.state != "stopping":
             await asyncio.sleep(RETIRING)
         await was.close()
+        _forget_routes()
         await new.start_further()
+
+
+def _forget_routes() -> None:
+    """Clear what FastAPI remembers of the functions of routes, for those hold an index that is no longer in service."""
+    for remembered in vars(models).values():
+        if hasattr(remembered, "cache_clear"):
+            remembered.cache_clear()
 
 
 def create(
