@@ -79,7 +79,7 @@ def test_the_options_are_options_of_serve(text, tmp_path, capsys):
     (tmp_path / "serve.toml").write_text(text)
     here = ("--keys", tmp_path / "none.tsv", "--to", tmp_path / "none.index")
     assert alphita("serve", "--check", "--config", tmp_path / "serve.toml", *here) == 1
-    assert "the keys: cannot be read" in capsys.readouterr().out
+    assert "none.tsv: cannot be read" in capsys.readouterr().out
 
 
 def serve_options():
