@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -243,6 +244,8 @@ def _forget_routes() -> None:
     for remembered in vars(models).values():
         if hasattr(remembered, "cache_clear"):
             remembered.cache_clear()
+    # They refer to one another, and what is referred to so is else looked for seldom.
+    gc.collect()
 
 
 def create(
