@@ -235,6 +235,7 @@ class Lifetime:
         while was.requests and self.state != "stopping":
             await asyncio.sleep(RETIRING)
         await was.close()
+        del was
         _forget_routes()
         await new.start_further()
 

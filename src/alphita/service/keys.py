@@ -187,13 +187,15 @@ class KeyRing:
     def reload(self) -> None:
         """Read both files anew, and log it; an error in one does not keep a key that is gone from the other valid."""
         self._looked, self._stamp = time.monotonic(), self._stamps()
+        are_read = True
         for name, read in (("keys", self.read), ("roles", self.roles.read)):
             try:
                 read()
             except (AlphitaError, OSError) as error:
                 where = {"file": getattr(error, "file", None), "line": getattr(error, "line", None)}
                 logs.LOGGER.error(f"the {name} stay as they were", exc_info=error, extra={"fields": where})
-        logs.event("reloaded", keys=len(self.keys), roles=len(self.roles.own))
+                are_read = False
+        logs.event("reloaded" if are_read else "reloaded in part", keys=len(self.keys), roles=len(self.roles.own))
 
     def refresh(self) -> None:
         """Read the files anew if they have changed; it looks once a minute."""
