@@ -4,7 +4,7 @@
 
 Everything runs on one thread, so that a thread's own clock counts all that a stage costs, and nothing that other
 programs take. A stage's time is that of its functions without the stages that they call; `rest` belongs to none.
-Without `--mentions` (distinct mentions, a line each) they are noisy terms of the index, as `release_speed.py` asks.
+Without `--mentions` (distinct mentions, a line each) they are noisy terms of the index.
 The mentions are answered once to warm up, 300 of them, then as a file (`jobs.run`), then one by one.
 
 An instruction set is switched off from outside: ONEDNN_MAX_CPU_ISA=AVX2 (torch), FAISS_OPT_LEVEL=avx2,
