@@ -18,7 +18,7 @@ from alphita.answer.candidates import CandidateTable, languages_of, term_feature
 from alphita.answer.vetoes import CLINIC, Names, vetoes_of
 from alphita.index import out_of_scope_names
 from alphita.index.lookup import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS, Lookup, View
-from alphita.index.neighbours import full, unit
+from alphita.index.neighbours import full, products, unit
 from alphita.mention.axes import status_of
 from alphita.mention.reader import Mention
 from alphita.mention.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
@@ -498,11 +498,7 @@ class Meaning:
         if vectors is None or not c:
             return found
         middles = self._middles(table, vectors, hidden_strings)
-        firsts = np.zeros(c, np.float32)
-        for start in range(0, c, ROWS_AT_ONCE):
-            some = slice(start, start + ROWS_AT_ONCE)
-            first = full(self.index.vectors[self._first_strings[table.concept[some]]])
-            firsts[some] = np.einsum("ij,ij->i", vectors[table.query[some]], first)
+        firsts = products(vectors, table.query, self.index.vectors, self._first_strings[table.concept])
         found["middle"], found["preferred_cosine"] = (
             values if self.cosines is None else self.cosines(values) for values in (middles, firsts)
         )
@@ -510,10 +506,7 @@ class Meaning:
             row = self.definitions.row[table.concept]
             held = np.flatnonzero(row >= 0)
             one = np.zeros(c, np.float32)
-            for start in range(0, len(held), ROWS_AT_ONCE):
-                part = held[start : start + ROWS_AT_ONCE]
-                meant = self.definitions.vectors[row[part]].astype(np.float32)
-                one[part] = np.einsum("ij,ij->i", vectors[table.query[part]], meant)
+            one[held] = products(vectors, table.query[held], self.definitions.vectors, row[held])
             found["definition"], found["has_definition"] = one, row >= 0
         found["parents"], found["children"] = neighbours_share(self.index.segment, table)
         return found

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from alphita.index import out_of_scope_names
 from alphita.index.encoding import Encoder
-from alphita.index.neighbours import Vectors, full, nearest, unit
+from alphita.index.neighbours import nearest, products, unit
 from alphita.index.ngrams import Ngrams
 from alphita.index.store import Index
 
@@ -31,8 +31,6 @@ MAX_ENCODED_CHARACTERS = 4096
 # Number of strings from letters and from vectors. On held-out synonyms of HPO the right concept is among 16 + 16 in all
 # but a few percent of cases; more cost time and harm as often as they help.
 DEPTH = 16
-# Two blocks of this many vectors fit into the processor's cache.
-PAIRS_AT_ONCE = 1_024
 # Maximum results of a search in memory: 12 bytes each.
 FOUND_AT_ONCE = 16_777_216
 
@@ -153,7 +151,7 @@ def lookup(
     # Recomputed pair by pair, because the last bits of the searches' results depend on the batch.
     cosine = np.zeros(len(key), np.float32)
     if vectors is not None:
-        _dot(vectors, query, index.vectors, string, cosine)
+        cosine = np.clip(products(vectors, query, index.vectors, string), -1.0, 1.0)
         cosine[exact[query] == string] = 1.0
     letters = np.zeros(len(key), np.float32)
     if grams is not None and index.ngrams is not None:
@@ -174,20 +172,6 @@ def _listed(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
     query, place = np.nonzero(rows >= 0)
     return queries[query], rows[query, place].astype(np.int64), np.full(len(query), route, np.uint8)
-
-
-def _dot(
-    left: NDArray[np.float32],
-    left_rows: NDArray[np.int64],
-    right: Vectors,
-    right_rows: NDArray[np.int64],
-    out: NDArray[np.float32],
-) -> None:
-    """Write the inner products of pairs of rows into `out` (p,), in blocks that fit into the cache."""
-    for start in range(0, len(out), PAIRS_AT_ONCE):
-        part = slice(start, start + PAIRS_AT_ONCE)
-        np.einsum("ij,ij->i", left[left_rows[part]], full(right[right_rows[part]]), out=out[part])
-    np.clip(out, -1.0, 1.0, out=out)
 
 
 def _vectors(

@@ -7,11 +7,13 @@ most 1 / 2048, typically by 0.00001. All arithmetic is float32: stored vectors a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita import machine
 from alphita.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,10 +27,13 @@ ROWS_AT_ONCE = 16_384
 MOVED, TIMES = 13, np.float32(2.0**112)
 KEPT = np.uint32(0x8FFFE000).astype(np.int32)
 NUMBERS_AT_ONCE = 2**19
+LIMITS = np.iinfo(np.int32).min, np.iinfo(np.int32).max
 # In groups of this many values, only the greatest is examined first, and all only if it is large enough.
 GROUP = 32
 # For `powers`: raises any value above 1.
 EVERY_VALUE = np.float32(2.0**-40)
+# Two blocks of this many vectors fit into the processor's cache.
+PAIRS_AT_ONCE = 1_024
 
 
 class Backend(Protocol):
@@ -110,6 +115,42 @@ class Reached(NamedTuple):
     bound: NDArray[Any]
 
 
+class Groups:
+    """Lines of values (q, n), in groups of which only the greatest value is examined first.
+
+    `bound` (q,) is a value that at least k values of each line reach.
+    """
+
+    def __init__(self, values: Any, k: int, *, group: int = GROUP) -> None:  # noqa: ANN401 - an array, or a torch tensor
+        q, n = values.shape
+        self._group = group if n % group == 0 and n // group >= k else 1
+        self._width = n // self._group
+        self._given, self._k = values, k
+        if not isinstance(values, np.ndarray):
+            import torch
+
+            # NumPy lacks bf16. The bits of positive numbers, read as integers, have the same order.
+            values = (values.view(torch.int16) if values.dtype == torch.bfloat16 else values).numpy()
+        self._grouped = values.reshape(q, self._group, self._width)
+        # The maxima of k groups are at least this, so the k-th of all values is.
+        self._greatest = _numbers(self._grouped.max(axis=1))
+        self.bound = np.partition(self._greatest, self._width - k, axis=1)[:, self._width - k]
+
+    def reaching(self, least: NDArray[Any], most: int | None = None) -> Reached:
+        """Return the values from `least` (q,) on; none of a line with more than `most` such groups."""
+        if self._grouped.dtype == np.int16 and not least.min(initial=1) > 0:
+            return Groups(self._given.float().numpy(), self._k, group=self._group).reaching(least, most)
+        if self._grouped.dtype == np.int32:
+            least = np.ceil(np.clip(least, *LIMITS)).astype(np.int32)
+        near = self._greatest >= least[:, None]
+        if most is not None:
+            near[near.sum(axis=1) > most] = False
+        line, place = np.divmod(np.flatnonzero(near), self._width)
+        members = _numbers(self._grouped[line, :, place])
+        some, member = np.divmod(np.flatnonzero(members >= least[line, None]), self._group)
+        return Reached(line[some], member * self._width + place[some], members[some, member], self.bound)
+
+
 def reaching(
     values: Any,  # noqa: ANN401 - an array, or a torch tensor
     k: int,
@@ -119,29 +160,47 @@ def reaching(
     most: int | None = None,
 ) -> Reached:
     """Return the k greatest of each line of `values` (q, n), ties, and a few more; or all from a limit."""
-    q, n = values.shape
-    group = group if n % group == 0 and n // group >= k else 1
-    width = n // group
-    given = values
-    if not isinstance(values, np.ndarray):
-        import torch
+    groups = Groups(values, k, group=group)
+    return groups.reaching(limit(groups.bound), most)
 
-        # NumPy lacks bf16. The bits of positive numbers, read as integers, have the same order.
-        values = (values.view(torch.int16) if values.dtype == torch.bfloat16 else values).numpy()
-    grouped = values.reshape(q, group, width)
-    # The maxima of k groups are at least this, so the k-th of all values is.
-    greatest = _numbers(grouped.max(axis=1))
-    bound = np.partition(greatest, width - k, axis=1)[:, width - k]
-    least = limit(bound)
-    if values.dtype == np.int16 and not least.min(initial=1) > 0:
-        return reaching(given.float().numpy(), k, limit, group=group, most=most)
-    near = greatest >= least[:, None]
-    if most is not None:
-        near[near.sum(axis=1) > most] = False
-    line, place = np.divmod(np.flatnonzero(near), width)
-    members = _numbers(grouped[line, :, place])
-    some, member = np.divmod(np.flatnonzero(members >= least[line, None]), group)
-    return Reached(line[some], member * width + place[some], members[some, member], bound)
+
+def products(
+    left: NDArray[np.float32], left_rows: NDArray[np.int64], right: Vectors, right_rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return the inner products (p,) of pairs of rows, in blocks that fit into the cache."""
+    found = np.empty(len(left_rows), np.float32)
+    for start in range(0, len(found), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        np.einsum("ij,ij->i", left[left_rows[part]], full(right[right_rows[part]]), out=found[part])
+    return found
+
+
+def products_of_rows(queries: NDArray[np.float32], vectors: Vectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the inner products of each query (q, d) with its rows (q, k) of the vectors; undefined for row -1."""
+    import faiss
+
+    products = np.empty(rows.shape, np.float32)
+    if vectors.dtype == np.float32:
+        pointers = [faiss.swig_ptr(array) for array in (products, queries, vectors, rows)]
+        # NumPy would copy the vectors first.
+        faiss.fvec_inner_products_by_idx(  # type: ignore[attr-defined]
+            *pointers, queries.shape[1], *rows.shape
+        )
+        return products
+    at_once = max(1, PAIRS_AT_ONCE // rows.shape[1])
+
+    def compare(start: int) -> None:
+        part = slice(start, start + at_once)
+        np.einsum("qd,qkd->qk", queries[part], full(vectors[rows[part]]), out=products[part])
+
+    starts = range(0, len(rows), at_once)
+    if len(starts) == 1:
+        compare(0)
+        return products
+    with ThreadPoolExecutor(min(machine.threads(), len(starts))) as pool:
+        for _ in pool.map(compare, starts):
+            pass
+    return products
 
 
 def _numbers(values: NDArray[Any]) -> NDArray[Any]:

@@ -7,7 +7,6 @@ similarities are exact, and only a row that was not found at all can be missed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import machine
 from alphita.errors import InputError, UsageError
 from alphita.index import neighbours
 from alphita.index.backends import IndexBackend, Probes
@@ -32,8 +30,6 @@ PART_WANTED = 0.25
 QUERIES_AT_ONCE = 4096
 # The nearest of a part may be far, and codes are less exact for far vectors: this many times more are rescored.
 AGAIN_IN_PART = 4
-# Half-precision vectors converted together: 3 MB for 384 numbers, which fit into the cache.
-PAIRS_AT_ONCE = 2048
 
 
 class TooFewFound(InputError):
@@ -92,7 +88,7 @@ class Refined:
         self, queries: NDArray[np.float32], k: int, depth: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         nearest_rows = self._search(queries, depth)
-        products = _products(queries, self.vectors, nearest_rows)
+        products = neighbours.products_of_rows(queries, self.vectors, nearest_rows)
         products[nearest_rows < 0] = -np.inf
         best = np.argpartition(-products, k - 1, axis=1)[:, :k]
         similarity, rows = np.take_along_axis(products, best, axis=1), np.take_along_axis(nearest_rows, best, axis=1)
@@ -101,34 +97,6 @@ class Refined:
             # Not enough rows in the searched part.
             similarity[few], rows[few] = self._exact.search(np.ascontiguousarray(queries[few]), k)
         return similarity, rows
-
-
-def _products(queries: NDArray[np.float32], vectors: Vectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the inner products of each query (q, d) with its rows (q, k) of the vectors; undefined for row -1."""
-    import faiss
-
-    products = np.empty(rows.shape, np.float32)
-    if vectors.dtype == np.float32:
-        pointers = [faiss.swig_ptr(array) for array in (products, queries, vectors, rows)]
-        # NumPy would copy the vectors first.
-        faiss.fvec_inner_products_by_idx(  # type: ignore[attr-defined]
-            *pointers, queries.shape[1], *rows.shape
-        )
-        return products
-    at_once = max(1, PAIRS_AT_ONCE // rows.shape[1])
-
-    def compare(start: int) -> None:
-        part = slice(start, start + at_once)
-        np.einsum("qd,qkd->qk", queries[part], neighbours.full(vectors[rows[part]]), out=products[part])
-
-    starts = range(0, len(rows), at_once)
-    if len(starts) == 1:
-        compare(0)
-        return products
-    with ThreadPoolExecutor(min(machine.threads(), len(starts))) as pool:
-        for _ in pool.map(compare, starts):
-            pass
-    return products
 
 
 def calibrate(

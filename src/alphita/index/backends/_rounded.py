@@ -1,12 +1,16 @@
-"""Rounded vectors: integers from -127 to 127, a quarter of the memory to read, or bf16, half of it.
+"""Rounded vectors: integers from -127 to 127, bf16, or float32, of which most of the numbers are left out.
 
-Integer products are fast; a processor with bf16 tiles takes a third of their time, because it writes half as much.
-These products find the candidates for the nearest vectors, which are then rescored with the original vectors. With the
-rounded q' and v', by Cauchy and Schwarz,
+Vectors of terms lie near a space of few dimensions. A vector v is turned so that its first m numbers v1 hold most of
+its length, and of the others only their length r(v) is kept:
 
-    |q v - q' v'| <= |q - q'| |v| + |q'| |v - v'|,
+    q v <= q1 v1 + r(q) r(v) = q' v',    q' = (q1, r(q) / f), v' = (v1, f r(v)).
 
-so a vector that is more than twice this bound behind the last requested one cannot be among the nearest.
+With the rounded q" and v", by Cauchy and Schwarz,
+
+    |q' v' - q" v"| <= |q' - q"| |v'| + |q"| |v' - v"|,
+
+so a vector whose rounded product is more than this bound below the k-th nearest of some vectors cannot be among the k
+nearest. The others are scored with the original vectors.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.index import neighbours
-from alphita.index.neighbours import GROUP, Vectors, reaching
+from alphita.index.neighbours import GROUP, Groups, Vectors
 
 GREATEST = 127
 # A step for vectors that are all zero.
@@ -33,23 +37,31 @@ HALVED = 2.0**-9 + 2.0**-13
 # Bytes of products per block.
 PRODUCTS_BYTES = 32 * 2**20
 # Maximum groups and candidates of one query; with more, it is compared with all vectors.
-MAX_GROUPS, MOST = 256, 512
-# Without fast products: extra rows that FAISS finds. With 64, one query in thirty is compared with all vectors.
-SPARE = 192
-# Batch sizes below which FAISS is faster with integers than with all vectors, and torch with integers than with bf16.
+MAX_GROUPS, MOST = 1_024, 4_096
+# Without fast products: extra rows that FAISS finds. With 192, one query in twenty is compared with all vectors.
+SPARE = 400
+# Batch sizes below which FAISS is faster with integers than NumPy, and torch with integers than with bf16.
 FEW = 20
-# The library and type for products: FAISS with integers, or torch with integers or bf16.
-Way = Literal["faiss", "int8", "bf16"]
+# The share of the squared lengths that the first numbers hold, of so many vectors; their number, with the length of the
+# others, is a multiple of this.
+HELD, SAMPLE, MULTIPLE = 0.95, 8_192, 32
+# Added to the squared length of what is left out: its own rounding.
+LEFT_OUT = 1e-6
+# With more than this share of the numbers, nothing is left out.
+WORTH_IT = 0.75
+# The library and type for products: FAISS with integers, NumPy with float32, or torch with integers or bf16.
+Way = Literal["faiss", "numpy", "int8", "bf16"]
 
 
 class Candidates(NamedTuple):
-    """Queries (c,), in order, with rows (c,) that can be among their nearest.
+    """Queries (c,), in order, with rows (c,) that can be among their nearest, and their inner products (c,).
 
     An `unsure` query (q,) has none: it must be compared with all vectors.
     """
 
     query: NDArray[np.int64]
     row: NDArray[np.int64]
+    product: NDArray[np.float32]
     unsure: NDArray[np.bool_]
 
 
@@ -57,29 +69,52 @@ class Rounded:
     """Rounded vectors, and their distance from the originals."""
 
     def __init__(self, vectors: Vectors, way: Way) -> None:
+        self.vectors, self.way = vectors, way
         self.n, dim = vectors.shape
-        self.way = way
-        greatest = max(float(np.abs(block).max()) for _, block in neighbours.blocks(vectors))
-        self.step = np.float32(1 if way == "bf16" else max(greatest / GREATEST, TINY))
+        self.turn = _turn(vectors)
+        first, rest = np.max([_greatest(*self._parted(block)) for _, block in neighbours.blocks(vectors)], axis=0)
+        # No part of a vector needs a greater step than the others.
+        self.ratio = np.float32(min(1.0, max(first, TINY) / max(rest, TINY)))
+        self.step = np.float32(max(first / GREATEST, TINY)) if self._is_whole else np.float32(1)
         self.groups = -(-self.n // GROUP)
-        numbers = _zeros(GROUP * self.groups, dim, way)
+        numbers = _zeros(GROUP * self.groups, dim if self.turn is None else self.turn.shape[1] + 1, way)
         self.longest = self.error = 0.0
         for start, block in neighbours.blocks(vectors):
-            rounded = self._round(block / self.step)
-            numbers[start : start + len(block)] = rounded if way == "faiss" else _in_torch(rounded)
-            self.longest = max(self.longest, _longest(block))
-            self.error = max(self.error, _longest(block - rounded * self.step))
-        self._numbers: Any = _in_faiss(numbers[: self.n]) if way == "faiss" else numbers.t()
+            turned = self.turned(block, self.ratio)
+            rounded = self._round(turned / self.step)
+            numbers[start : start + len(block)] = _in_torch(rounded) if way in ("int8", "bf16") else rounded
+            self.longest = max(self.longest, _longest(turned))
+            self.error = max(self.error, _longest(turned - rounded * self.step))
+        self._numbers: Any = _in_faiss(numbers[: self.n]) if way == "faiss" else numbers.T
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.way in ("faiss", "int8")
+
+    def _parted(self, vectors: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the first numbers of vectors (n, d), turned, and the length of the others, (n, 1) or (n, 0)."""
+        if self.turn is None:
+            return vectors, vectors[:, :0]
+        first = vectors @ self.turn
+        squares, held = (np.einsum("nd,nd->n", some, some) for some in (vectors, first))
+        return first, np.sqrt(np.maximum(squares - held, 0) + LEFT_OUT * squares)[:, None]
+
+    def turned(self, vectors: NDArray[np.float32], ratio: np.float32) -> NDArray[np.float32]:
+        """Return v', or with the inverse ratio q', of vectors (n, d)."""
+        first, rest = self._parted(vectors)
+        return np.concatenate([first, rest * ratio], axis=1)
 
     def _round(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        if self.way != "bf16":
-            return np.rint(values)
-        halved: NDArray[np.float32] = _in_torch(values).bfloat16().float().numpy()
-        return halved
+        if self.way == "bf16":
+            halved: NDArray[np.float32] = _in_torch(values).bfloat16().float().numpy()
+            return halved
+        return np.rint(values) if self._is_whole else values
 
     def serves(self, queries: int, k: int) -> bool:
         """Tell whether this is faster for a number of queries than comparing them with all vectors."""
-        return queries < FEW and k + SPARE <= self.n // 8 if self.way == "faiss" else 2 * k <= self.groups
+        if self.way == "faiss":
+            return queries < FEW and k + SPARE <= self.n // 8
+        return 2 * k <= self.groups and (self.way != "numpy" or self.turn is not None)
 
     def at_once(self) -> int:
         """Return the best number of queries per batch, a power of two."""
@@ -87,19 +122,20 @@ class Rounded:
         return 1 << max(0, min(256, PRODUCTS_BYTES // (size * GROUP * self.groups)).bit_length() - 1)
 
     def candidates(self, queries: NDArray[np.float32], k: int) -> Candidates:
-        """Return candidates for the k nearest of each query (q, d), if `serves` is true."""
+        """Return candidates for the k nearest of each query (q, d), with their products, if `serves` is true."""
         rounded, unit, off = self.rounded(queries)
         with machine.one_thread() if len(queries) == 1 else nullcontext():
             search = self._searched if self.way == "faiss" else self._multiplied
-            return search(rounded, 2 * off / unit, k)
+            return search(queries, rounded, unit, off, k)
 
     def rounded(
         self, queries: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
-        """Return rounded queries (q, d), the scale of their products, and the maximum error."""
+        """Return rounded queries q" (q, m), the scale of their products, and the maximum error."""
+        queries = self.turned(queries, 1 / self.ratio)
         greatest = np.abs(queries).max(axis=1, keepdims=True)
         step = np.maximum(greatest / np.float32(GREATEST), np.float32(TINY))
-        if self.way == "bf16":
+        if not self._is_whole:
             step = np.ones_like(step)
         rounded = self._round(queries / step)
         lengths, errors = (
@@ -109,38 +145,104 @@ class Rounded:
         off = errors * self.longest + lengths * self.error + sums * (lengths + errors) * (self.longest + self.error)
         return rounded, step[:, 0].astype(np.float64) * float(self.step), off
 
-    def _multiplied(self, rounded: NDArray[np.float32], margin: NDArray[np.float64], k: int) -> Candidates:
-        """Multiply everything; products more than `margin` (q,) behind the k-th are left out."""
-        import torch
-
-        q, finite = len(rounded), np.isfinite(margin)
-        # Filled up to a power of two: oneDNN compiles a product for each size, and keeps it.
-        whole = _zeros(1 << (q - 1).bit_length(), rounded.shape[1], self.way)
-        whole[:q] = torch.from_numpy(np.where(finite[:, None], rounded, np.float32(0)))
-        if self.way == "bf16":
-            products = (whole @ self._numbers)[:q]
-        elif q < FEW:
-            # In the other order, it is limited only by reading the vectors.
-            products = torch._int_mm(self._numbers.t(), whole.t()).t()[:q].contiguous()
+    def _multiplied(
+        self,
+        queries: NDArray[np.float32],
+        rounded: NDArray[np.float32],
+        unit: NDArray[np.float64],
+        off: NDArray[np.float64],
+        k: int,
+    ) -> Candidates:
+        """Multiply everything; what cannot be nearer than the k-th of those with the greatest products is left out."""
+        q, finite = len(rounded), np.isfinite(off)
+        rounded = np.where(finite[:, None], rounded, np.float32(0))
+        if self.way == "numpy":
+            multiplied = rounded @ self._numbers
+            multiplied[:, self.n :] = -np.inf
         else:
-            products = torch._int_mm(whole, self._numbers)[:q]
-        products[:, self.n :] = -torch.inf if self.way == "bf16" else torch.iinfo(torch.int32).min
-        behind = np.where(finite, margin, 0)
-        query, row, _, _ = reaching(products, k, lambda bound: bound - behind, most=MAX_GROUPS)
-        count = np.bincount(query, minlength=q)
-        # With too many groups, there are no candidates.
-        unsure = ~finite | (count == 0) | (count > MOST)
-        kept = ~unsure[query]
-        return Candidates(query[kept], row[kept], unsure)
+            import torch
 
-    def _searched(self, rounded: NDArray[np.float32], margin: NDArray[np.float64], k: int) -> Candidates:
+            # Filled up to a power of two: oneDNN compiles a product for each size, and keeps it.
+            whole = _zeros(1 << (q - 1).bit_length(), rounded.shape[1], self.way)
+            whole[:q] = torch.from_numpy(rounded)
+            multiplied = (whole @ self._numbers if self.way == "bf16" else torch._int_mm(whole, self._numbers))[:q]
+            multiplied[:, self.n :] = -torch.inf if self.way == "bf16" else torch.iinfo(torch.int32).min
+        groups = Groups(multiplied, k, group=GROUP // 2)
+        first = groups.reaching(groups.bound, MAX_GROUPS)
+        least = self._kth(queries, _table(first.line, first.column, q), k)
+        # A line of which nothing was found has no candidates.
+        limit = np.where(finite & (least > -np.inf), (least - off) / unit, np.inf)
+        query, row, _, _ = groups.reaching(limit, MAX_GROUPS)
+        return self._scored(queries, query, row, least, k)
+
+    def _searched(
+        self,
+        queries: NDArray[np.float32],
+        rounded: NDArray[np.float32],
+        unit: NDArray[np.float64],
+        off: NDArray[np.float64],
+        k: int,
+    ) -> Candidates:
         """Let FAISS find some more rows than requested."""
         products, rows = self._numbers.search(rounded, k + SPARE)
-        least = (products[:, k - 1] - margin)[:, None]
-        # "Not below", so that values that are not finite are unsure.
-        unsure = ~(products[:, -1] < least[:, 0])
-        query, place = np.nonzero((products >= least) & ~unsure[:, None])
-        return Candidates(query, rows[query, place], unsure)
+        least = self._kth(queries, np.ascontiguousarray(rows[:, :k]), k)
+        limit = ((least - off) / unit)[:, None]
+        # "Below", so that values that are not finite are unsure.
+        query, place = np.nonzero((products >= limit) & (products[:, -1:] < limit))
+        return self._scored(queries, query, rows[query, place], least, k)
+
+    def _kth(self, queries: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> NDArray[np.float32]:
+        """Return what the k-th nearest of each query's rows (q, k or more) reaches, (q,); -inf if these are fewer."""
+        if rows.shape[1] < k:
+            return np.full(len(queries), -np.inf, np.float32)
+        products = neighbours.products_of_rows(queries, self.vectors, rows)
+        products[rows < 0] = -np.inf
+        # The order of a sum changes its last digits.
+        lengths = np.sqrt(np.einsum("qd,qd->q", queries, queries))
+        return np.partition(products, rows.shape[1] - k, axis=1)[:, rows.shape[1] - k] - SUMS * lengths * self.longest
+
+    def _scored(
+        self,
+        queries: NDArray[np.float32],
+        query: NDArray[np.int64],
+        row: NDArray[np.int64],
+        least: NDArray[np.float32],
+        k: int,
+    ) -> Candidates:
+        """Return those of the rows found whose products are not below `least` (q,)."""
+        few = np.bincount(query, minlength=len(queries)) <= MOST
+        rows = _table(query[few[query]], row[few[query]], len(queries))
+        products = neighbours.products_of_rows(queries, self.vectors, rows)
+        kept = (products >= least[:, None]) & (rows >= 0)
+        unsure = kept.sum(axis=1) < k
+        query, place = np.nonzero(kept & ~unsure[:, None])
+        row = rows[query, place]
+        return Candidates(query, row, neighbours.products(queries, query, self.vectors, row), unsure)
+
+
+def _table(query: NDArray[np.int64], row: NDArray[np.int64], queries: int) -> NDArray[np.int64]:
+    """Return the rows found for each query (ascending) in a line of its own, filled up with -1."""
+    counts = np.bincount(query, minlength=queries)
+    table = np.full((queries, counts.max(initial=0)), -1, np.int64)
+    table[query, np.arange(len(query)) - (np.cumsum(counts) - counts)[query]] = row
+    return table
+
+
+def _turn(vectors: Vectors) -> NDArray[np.float32] | None:
+    """Return orthogonal directions (d, m) that hold most of the vectors (n, d); None if too many would be needed."""
+    n, dim = vectors.shape
+    some = neighbours.full(vectors[np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64)])
+    squares = (some.T @ some).astype(np.float64)
+    if not np.isfinite(squares).all() or not squares.any():
+        return None
+    lengths, directions = np.linalg.eigh(squares)
+    needed = 1 + int(np.searchsorted(np.cumsum(lengths[::-1]), HELD * lengths.sum()))
+    m = MULTIPLE * -(-(needed + 1) // MULTIPLE) - 1
+    if m + 1 > WORTH_IT * dim:
+        return None
+    # Mixed, so that no number is much greater than the others.
+    mixed = np.linalg.qr(np.random.default_rng(0).standard_normal((m, m)))[0]
+    return np.ascontiguousarray((directions[:, ::-1][:, :m] @ mixed).astype(np.float32))
 
 
 def by_torch(queries: int) -> Way:
@@ -170,8 +272,8 @@ def multiplies_rightly() -> bool:
 
 
 def _zeros(rows: int, dim: int, way: Way) -> Any:  # noqa: ANN401 - a torch tensor, or for FAISS an array
-    if way == "faiss":
-        return np.zeros((rows, dim), np.int8)
+    if way in ("faiss", "numpy"):
+        return np.zeros((rows, dim), np.int8 if way == "faiss" else np.float32)
     import torch
 
     return torch.zeros((rows, dim), dtype=torch.int8 if way == "int8" else torch.bfloat16)
@@ -193,6 +295,10 @@ def _in_faiss(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a FAISS index
     for start in range(0, len(numbers), neighbours.ROWS_AT_ONCE):
         index.add(numbers[start : start + neighbours.ROWS_AT_ONCE].astype(np.float32))
     return index
+
+
+def _greatest(first: NDArray[np.float32], rest: NDArray[np.float32]) -> tuple[float, float]:
+    return float(np.abs(first).max(initial=0)), float(rest.max(initial=0))
 
 
 def _longest(vectors: NDArray[np.float32]) -> float:

@@ -81,6 +81,8 @@ class FaissBackend:
         """Return the rounded copy, created when it is first needed for this many queries."""
         torch = queries >= LOADS_TORCH or "torch" in sys.modules
         way = _rounded.by_torch(queries) if torch else "faiss"
+        if way == "faiss" and queries >= _rounded.FEW:
+            way = "numpy"
         with self._making:
             if way not in self._rounded:
                 self._rounded[way] = Rounded(self.vectors, way)
@@ -90,8 +92,7 @@ class FaissBackend:
         self, rounded: Rounded, queries: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest rows of queries (q, d), scored with the original vectors."""
-        query, row, unsure = rounded.candidates(queries, k)
-        products = np.einsum("cd,cd->c", neighbours.full(self.vectors[row]), queries[query])
+        query, row, products, unsure = rounded.candidates(queries, k)
         order = np.lexsort((row, -products, query))
         best = order[np.searchsorted(query, np.flatnonzero(~unsure))[:, None] + np.arange(k)]
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
