@@ -12,7 +12,8 @@ then these with term, method, and confidence to 5 decimals, which an index of it
 stands together in a batch for a few.
 
 --load N reports instead p50 and p99 of 64 clients with one mention each (N requests a round) and of 8 with 100, and
-the memory; --mixed S those of one client alone for S seconds, and while another sends the worst legal requests.
+the memory; --mixed S those of one client with a mention at a time, alone and beside another that sends the worst legal
+requests of one route after the other, in turn --rounds times for S seconds; --flat N the memory over N requests.
 """
 
 from __future__ import annotations
@@ -32,16 +33,23 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import harness
 from alphita.calibrate.noise import noisy
 from alphita.index.store import Index
+from alphita.mappings.record import bare
+from alphita.review.records import ReviewRow
+from alphita.review.store import ReviewStore
+from alphita.service import review_files
+from alphita.service.reconciling import PROPERTIES, Types
 
 TOP = 5
 UNITS = ("mentions/s", "mentions/processor-s", "mentions/s of the busiest thread")
 TOLD = ("concept_id", "decision", "matched_term", "method")
 HERE = Path(__file__).parents[1]
 WARM_SECONDS = 20.0
+UNLIMITED = ["--rate", "0", "--seconds", "300"]
 
 
 class Served(NamedTuple):
@@ -50,28 +58,53 @@ class Served(NamedTuple):
     host: str
     port: int
     process: int
+    is_mcp: bool = False
 
 
-async def ask(served: Served, mentions: list[str], path: str = "/normalize", **more: Any) -> bytes:  # noqa: ANN401 - of asyncio
+class Request(NamedTuple):
+    """What is sent; a body that is no text is sent as JSON."""
+
+    path: str
+    body: Any = None
+    media: str = "application/json"
+
+
+async def send(served: Served, request: Request, **more: Any) -> bytes:  # noqa: ANN401 - of asyncio
     """Return the body of an answer."""
+    body = request.body if isinstance(request.body, str) else json.dumps(request.body) if request.body else ""
+    head = f"{'POST' if body else 'GET'} {request.path} HTTP/1.1\r\nHost: {served.host}:{served.port}\r\n"
+    head += (
+        f"Connection: close\r\nAccept: application/json, */*, text/event-stream\r\nContent-Type: {request.media}\r\n"
+    )
     reader, writer = await asyncio.open_connection(served.host, served.port, limit=2**26, **more)
-    body = json.dumps({"mentions": mentions, "top": TOP} if path == "/normalize" else {"texts": mentions}).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: {served.host}:{served.port}\r\nConnection: close\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    writer.write(head.encode() + body)
+    writer.write(f"{head}Content-Length: {len(body.encode())}\r\n\r\n{body}".encode())
     answer = await reader.read()
     writer.close()
     first, _, content = answer.partition(b"\r\n\r\n")
     if b" 200 " not in first.split(b"\r\n")[0]:
-        raise SystemExit(f"a request of {len(mentions)} mentions got {answer[:2000]!r}")
+        raise SystemExit(f"{request.path[:200]} got {answer[:2000]!r}")
     return content
 
 
+async def ask(served: Served, mentions: list[str]) -> bytes:
+    """Return the answers to mentions."""
+    if served.is_mcp:
+        return await send(served, call("normalize", mentions=mentions))
+    return await send(served, Request("/normalize", {"mentions": mentions, "top": TOP}))
+
+
+def call(tool: str, **given: Any) -> Request:  # noqa: ANN401 - of the tool
+    """Return a request for a tool of `alphita mcp`."""
+    said = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
+    return Request("/mcp", said)
+
+
 @contextlib.asynccontextmanager
-async def serving(checkout: Path, index: Path, *, is_default: bool = False) -> AsyncIterator[Served]:
-    """Start `alphita serve` of a checkout."""
-    command = [sys.executable, "-m", "alphita", "serve", "--to", str(index), "--port", "0", "--rate", "0"]
-    command += [] if is_default else ["--seconds", "300"]
+async def serving(checkout: Path, index: Path, mode: Sequence[str] = UNLIMITED) -> AsyncIterator[Served]:
+    """Start `alphita serve` of a checkout, or what `mode` begins with."""
+    is_mcp = mode[:1] == ["mcp"]
+    command = [sys.executable, "-m", "alphita", *([] if is_mcp else ["serve"]), *mode, "--to", str(index)]
+    command += ["--http", "127.0.0.1:0"] if is_mcp else ["--port", "0"]
     environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
     with (
         tempfile.TemporaryFile("w+") as log,
@@ -83,7 +116,7 @@ async def serving(checkout: Path, index: Path, *, is_default: bool = False) -> A
             if found is None:
                 log.seek(0)
                 raise SystemExit(f"the server did not start: {' '.join(command)}\n{log.read()}")
-            yield Served(found[1], int(found[2]), process.pid)
+            yield Served(found[1], int(found[2]), process.pid, is_mcp)
         finally:
             process.terminate()
 
@@ -185,35 +218,155 @@ async def crowds(servers: Sequence[Served], draw: Callable[[int], list[str]], ro
 
 # The largest mentions and texts that are legal, of patterns that once took longest.
 SLOW = ("fever no left ", "x 3 po ", "she denies fever, no rash ", "1. x-x-")
+SYSTEM, LAB, FORM = "http://human-phenotype-ontology.org", "urn:alphita:source:LAB", "application/x-www-form-urlencoded"
+ROWS, GREEDY, EACH = 20_000, 4, 5_000
 
 
-async def mixed(served: Served, draw: Callable[[int], list[str]], seconds: float) -> dict[str, Any]:
-    """Return the latencies of a client with a mention at a time, alone, and while another sends the worst requests."""
+def texts(rows: int, size: int) -> list[str]:
+    """Return the texts that take longest."""
+    return [(f"{row} " + SLOW[row % len(SLOW)] * size)[:size] for row in range(rows)]
 
-    async def quiet(until: float) -> list[float]:
-        found = []
+
+def worst(index: Index) -> dict[str, Request]:
+    """Return the worst legal request of each route of `alphita serve`."""
+
+    def bundle(path: str, **query: object) -> Request:
+        entry = {"request": {"method": "GET", "url": f"{path}?{urlencode(query)}"}}
+        return Request("/fhir/r4", {"resourceType": "Bundle", "type": "batch", "entry": [entry] * 1_000})
+
+    ids = index.segment.concepts.column("id").to_pylist()[:1_000]
+    kinds = [one["id"] for one in Types(index).branches]
+    queries = {str(row): {"query": text, "type": kinds, "limit": 100} for row, text in enumerate(texts(1_000, 900))}
+    extend = {"ids": ids, "properties": [{"id": name} for name in PROPERTIES]}
+    whole = {"url": SYSTEM, "count": 1_000, "includeDesignations": "true", "displayLanguage": "de-CH"}
+    return {
+        "normalize": Request("/normalize", {"mentions": texts(1_000, 1_000), "explain": True, "top": 100}),
+        "annotate": Request("/annotate", {"texts": texts(180, 10_000)}),
+        "embed": Request("/embed", {"texts": texts(1_000, 1_000)}),
+        "search": Request(f"/search?{urlencode({'q': 'a', 'top': 100})}"),
+        "concepts": Request("/concepts/HP:0000118"),
+        "reconcile queries": Request("/reconcile", urlencode({"queries": json.dumps(queries)}), FORM),
+        "reconcile extend": Request("/reconcile", urlencode({"extend": json.dumps(extend)}), FORM),
+        "reconcile suggest": Request("/reconcile/suggest/entity?prefix=a&cursor=80"),
+        "mappings": Request("/mappings", {"source": "LAB", "mentions": texts(1_000, 1_000)}),
+        "review rows": Request("/api/projects/lab/rows?state=all&limit=1000"),
+        "review progress": Request("/api/projects/lab/progress"),
+        "review export": Request("/api/projects/lab/export?format=jsonl"),
+        "FHIR expand": Request(f"/fhir/r4/ValueSet/$expand?{urlencode(whole)}"),
+        "FHIR batch of expand": bundle("ValueSet/$expand", **whole),
+        "FHIR batch of expand by filter": bundle(
+            "ValueSet/$expand", url=SYSTEM, filter="a", includeDesignations="true"
+        ),
+        "FHIR batch of lookup": bundle("CodeSystem/$lookup", system=SYSTEM, code="HP:0000118"),
+        "FHIR batch of translate": bundle("ConceptMap/$translate", system=LAB, code="L7"),
+        "FHIR batch of translate back": bundle(
+            "ConceptMap/$translate", system=SYSTEM, code=ids[7], reverse="true", targetsystem=LAB
+        ),
+    }
+
+
+WORST_CALLS = {
+    "MCP normalize": call("normalize", mentions=texts(100, 1_000), top=100),
+    "MCP annotate": call("annotate", texts=texts(100, 10_000)),
+    "MCP search": call("search", text="a", top=100),
+}
+
+
+def reviewed(store: Path, index: Index) -> None:
+    """Fill a store with a project of decided rows."""
+    ids, names = (index.segment.concepts.column(name).to_pylist() for name in ("id", "name"))
+    concepts = [(ids[row % len(ids)], names[row % len(ids)]) for row in range(ROWS)]
+    decided = {"relation": "exact", "confidence": 1.0, "decision": "accept"}
+    rows = [
+        ReviewRow(
+            0, "lab", row, f"L{row}", name, 1, {}, (bare(row, f"L{row}", name, id, concept_name=name, **decided),)
+        )
+        for row, (id, name) in enumerate(concepts, 1)
+    ]
+    with ReviewStore.open(store, create=True) as opened:
+        review_files.add(opened, review_files.project_of("lab", "LAB", "text", index, blind=False), rows, index)
+        opened.bulk("lab", "ann", "all", threshold=0.0)
+
+
+async def at_rest(served: Served) -> None:
+    """Wait until a server does no more of what clients that have gone asked for."""
+    before, seconds = -1.0, sum(used(served.process).values())
+    while seconds - before > 0.05:
+        await asyncio.sleep(0.5)
+        before, seconds = seconds, sum(used(served.process).values())
+
+
+async def mixed(served: Served, draw: Callable[[int], list[str]], worst: Request, rounds: int, seconds: float) -> Any:  # noqa: ANN401
+    """Return the latencies of a client with a mention at a time, alone and beside another with the worst requests."""
+    answered = 0
+
+    async def quiet() -> list[float]:
+        found, until = [], time.perf_counter() + seconds
         while time.perf_counter() < until:
             start = time.perf_counter()
             await ask(served, draw(1))
             found.append(time.perf_counter() - start)
+            await asyncio.sleep(0.01)
         return found
 
-    async def greedy(path: str, size: int, rows: int) -> None:
+    async def greedy() -> None:
+        nonlocal answered
         while True:
-            texts = [(f"{row} " + SLOW[row % len(SLOW)] * size)[:size] for row in range(rows)]
             with contextlib.suppress(SystemExit, ConnectionError):  # refused: its time is over
-                await ask(served, texts, path, local_addr=("127.0.0.2", 0))
+                await send(served, worst, local_addr=("127.0.0.2", 0))
+                answered += 1
 
-    figures = {"alone": quantiles(await quiet(time.perf_counter() + seconds))}
-    worst = [asyncio.create_task(greedy(*one)) for one in (("/normalize", 1_000, 1_000), ("/annotate", 10_000, 180))]
-    try:
-        await asyncio.sleep(5)
-        beside = await quiet(time.perf_counter() + seconds)
-    finally:
-        for task in worst:
+    alone, beside = list[float](), list[float]()
+    for _ in range(rounds):
+        alone += await quiet()
+        tasks = [asyncio.create_task(greedy()) for _ in range(GREEDY)]
+        await asyncio.sleep(1)
+        beside += await quiet()
+        for task in tasks:
             task.cancel()
-    figures["beside the worst"] = quantiles(beside) | {"requests": len(beside)}
-    return figures | {"p99 ratio": figures["beside the worst"]["p99"] / figures["alone"]["p99"]}
+        await at_rest(served)
+    figures = {"alone": quantiles(alone), "beside": quantiles(beside)}
+    ratios = {name: figures["beside"][name] / figures["alone"][name] for name in ("p50", "p99")}
+    return figures | {"ratio": ratios, "requests": [len(alone), len(beside), answered]}
+
+
+async def every_route(index: Path, seed: int, rounds: int, seconds: float, only: str) -> dict[str, Any]:
+    """Return the latencies beside the worst requests of every route."""
+    opened, chance = Index.open(index), random.Random(seed)
+
+    def draw(rows: int) -> list[str]:
+        return [noisy(opened.strings[row], chance) for row in chance.choices(range(len(opened)), k=rows)]
+
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "reviews.sqlite"
+        reviewed(store, opened)
+        for mode, requests in ((["--mappings", str(store)], worst(opened)), (["mcp"], WORST_CALLS)):
+            if not any(only in name for name in requests):
+                continue
+            async with serving(HERE, index, mode) as served:
+                await asyncio.sleep(WARM_SECONDS)
+                await asyncio.gather(*(ask(served, draw(32)) for _ in range(8)))
+                for name in filter(lambda name: only in name, requests):
+                    figures[name] = await mixed(served, draw, requests[name], rounds, seconds)
+                    print(f"{name}: {json.dumps(figures[name])}", flush=True)
+    return figures
+
+
+async def flat(served: Served, draw: Callable[[int], list[str]], count: int) -> list[dict[str, Any]]:
+    """Return the memory, and latencies of 16 clients with a mention each, after every so many of `count` requests."""
+    found = []
+    for done in range(0, count, EACH):
+        figures = await latencies(served, draw, 16, 1, EACH)
+        found.append({"requests": done + EACH} | figures | {"resident": resident(served.process)})
+        print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+def resident(process: int) -> int:
+    """Return the bytes of a process and its descendants that are in memory and no file's."""
+    found = (Path(f"/proc/{one}/status").read_text() for one in processes_of(process))
+    return sum(1024 * int(re.search(r"^RssAnon:\s+(\d+)", status, re.MULTILINE)[1]) for status in found)  # type: ignore[index]
 
 
 async def compare(
@@ -225,7 +378,7 @@ async def compare(
     clients: int = 8,
     seed: int = 0,
     load: int = 0,
-    beside: float = 0.0,
+    flatness: int = 0,
 ) -> dict[str, Any]:
     """Return the figures of checkouts, each with its index, round by round; the first is compared with the others."""
     index, chance = Index.open(served[0][1]), random.Random(seed)
@@ -236,15 +389,16 @@ async def compare(
     found: list[list[dict[str, Any]]] = []
     different: Counter[str] = Counter()
     async with contextlib.AsyncExitStack() as stack:
-        servers = [await stack.enter_async_context(serving(*checkout, is_default=bool(beside))) for checkout in served]
+        servers = [await stack.enter_async_context(serving(*checkout)) for checkout in served]
         for server in servers:
             await asyncio.gather(*(ask(server, draw(min(rows, 32))) for _ in range(8)))
         await asyncio.sleep(WARM_SECONDS)  # further processes come by and by
         for server in servers:
             await asyncio.gather(*(ask(server, draw(min(rows, 32))) for _ in range(8)))
-        if load or beside:
-            figures: dict[str, Any] = {"crowds": await crowds(servers, draw, rounds, load)} if load else {}
-            return figures | ({"mixed": await mixed(servers[0], draw, beside)} if beside else {})
+        if load:
+            return {"crowds": await crowds(servers, draw, rounds, load)}
+        if flatness:
+            return {"memory": await flat(servers[0], draw, flatness)}
         for _ in range(rounds):
             asked = [draw() for _ in range(requests)]
             found.append([await measured(server, asked, clients) for server in servers])
@@ -273,10 +427,16 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--load", type=int, default=0, help="instead: latencies of crowds, of so many requests a round")
     parser.add_argument("--mixed", type=float, default=0.0, help="instead: one client beside the worst, for s seconds")
+    parser.add_argument("--only", default="", help="of --mixed: routes with this in their names")
+    parser.add_argument("--flat", type=int, default=0, help="instead: memory over so many requests")
     given = parser.parse_args()
     served = [(HERE, given.index), *((checkout, given.beside_index or given.index) for checkout in given.beside)]
     sizes = {name: getattr(given, name) for name in ("rounds", "requests", "rows", "clients", "seed")}
-    figures = asyncio.run(compare(served, **sizes, load=given.load, beside=given.mixed))
+    if given.mixed:
+        mixing = every_route(given.index, given.seed, given.rounds, given.mixed, given.only)
+        figures = {"mixed": asyncio.run(mixing)}
+    else:
+        figures = asyncio.run(compare(served, **sizes, load=given.load, flatness=given.flat))
     harness.write(given, figures, index=Index.open(given.index).manifest["counts"])
     print(json.dumps(figures, indent=1))
 

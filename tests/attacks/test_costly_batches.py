@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 
-from alphita.service import batching, fhir_batch
+import pytest
+from starlette.requests import ClientDisconnect, Request
+
+from alphita.service import batching, normalizing
 from alphita.service.batching import Batcher
-from alphita.service.settings import Settings
 
-QUESTION = 0.002
+QUESTION, STEPS = 0.002, 200
 
 
 def test_who_comes_while_one_client_asks_alone_waits_for_a_short_batch():
@@ -35,15 +38,34 @@ def test_who_comes_while_one_client_asks_alone_waits_for_a_short_batch():
     assert user < 3 * batching.ALONE < attacked
 
 
-def test_a_batch_of_fhir_leaves_others_half_of_the_interpreters_time():
-    def busy(*_: object) -> dict:
-        until = time.thread_time() + 0.002
-        while time.thread_time() < until:
-            pass
-        return {}
+def test_what_works_in_threads_takes_turns_of_half_the_time_while_others_ask_and_ends_with_its_client():
+    worked, gone = [], []
 
-    entry = {"request": {"method": "GET", "url": "metadata"}}
-    bundle = {"resourceType": "Bundle", "type": "batch", "entry": [entry] * 100}
-    wall, worked = time.perf_counter(), time.thread_time()
-    fhir_batch.answer(bundle, "/fhir/r4", busy, Settings())
-    assert time.thread_time() - worked < 0.7 * (time.perf_counter() - wall)
+    def steps() -> Iterator[int]:
+        for step in range(STEPS):
+            began = time.monotonic()
+            time.sleep(QUESTION * 10)
+            worked.append(time.monotonic() - began)
+            yield step
+
+    class Asking(Request):
+        async def is_disconnected(self) -> bool:
+            return bool(gone)
+
+    def slow(_, questions):
+        time.sleep(1)
+        return questions
+
+    async def attack() -> None:
+        made = Batcher(slow, cost=lambda _: 4, budget=2_048, window=0.0, capacity=8_192)
+        work = normalizing.in_turns(made, Asking({"type": "http", "state": {"turn": "attacker"}}), steps())
+        attacker = asyncio.create_task(work)
+        await made.ask("kind", ["x"], client="user")
+        assert 0 < sum(worked) < 0.7
+        gone.append(True)
+        with pytest.raises(ClientDisconnect):
+            await attacker
+        assert len(worked) < STEPS
+        await made.close()
+
+    asyncio.run(attack())

@@ -10,9 +10,12 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from alphita.answer.normalizer import Normalizer
 from alphita.index.store import build
 from alphita.service import access, failures, fhir, fhir_batch
 from alphita.service.access import ROLES, Identity
+from alphita.service.batching import Batcher
+from alphita.service.normalizing import Work, cost
 from alphita.service.settings import Settings
 from tests.answer.synthetic import synthetic_terminology
 from tests.doubles import HashEncoder
@@ -43,7 +46,8 @@ def many(tmp_path_factory):
     index = build(terminology, HashEncoder(), tmp_path_factory.mktemp("many") / "x.index")
     app = FastAPI()
     failures.install(app)
-    app.include_router(fhir.router(None, index, Settings()))
+    batcher = Batcher(Work(Normalizer(index, encoder=HashEncoder())), cost=cost, budget=9, window=0.0, capacity=9)
+    app.include_router(fhir.router(None, index, Settings(), batcher))
     names: dict[str, list[str]] = {}
     for concept, string in zip(terminology.term_concept, terminology.terms["string"].to_pylist(), strict=True):
         names.setdefault(terminology.concept_ids[int(concept)].as_py().partition(":")[2], []).append(string.lower())
@@ -171,7 +175,8 @@ def test_a_batch_ends_when_its_time_is_over_or_its_answers_are_large(monkeypatch
         return {"resourceType": "Parameters"}
 
     bundle = {"resourceType": "Bundle", "type": "batch", "entry": [entry("x")] * 5}
-    found = json.loads(fhir_batch.answer(bundle, "/fhir/r4", slow, Settings(seconds=seconds)))["entry"]
+    answers = fhir_batch.answers(bundle, "/fhir/r4", slow, 5, fhir_batch.time.monotonic() + seconds)
+    found = json.loads(fhir_batch.bundle_of([*answers]))["entry"]
     assert [one["response"]["status"][:3] for one in found] == ["200", *["413"] * 4]
     assert len(asked) == 1
 

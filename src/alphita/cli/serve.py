@@ -319,8 +319,8 @@ def run_app(
     print(f"serving on {url} (Ctrl+C ends it)", flush=True)
     if show:
         webbrowser.open(url)  # it connects already, and is answered in a moment
-    # A thread that works keeps those that answer waiting for so many seconds.
-    sys.setswitchinterval(0.001)
+    # A thread that works keeps those that answer waiting for so many seconds, again and again.
+    sys.setswitchinterval(0.0002)
     server = uvicorn.Server(config)
     was_terminal = sys.stderr.isatty()
 

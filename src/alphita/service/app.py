@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from alphita import __version__
+from alphita import __version__, machine
 from alphita.answer.calibration_store import Assurance
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError
@@ -166,6 +166,7 @@ class Lifetime:
             self.serving.starting = []
             await asyncio.wait([warming, *self._tasks])
             await self.serving.close()
+            gc.unfreeze()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
@@ -180,6 +181,7 @@ class Lifetime:
             self.state = "failed"
             logs.LOGGER.error("cannot answer", exc_info=error)
         else:
+            machine.settle()
             self.state = "ready"
             logs.event("ready")
             await self.serving.start_further()
@@ -246,7 +248,7 @@ def _forget_routes() -> None:
         if hasattr(remembered, "cache_clear"):
             remembered.cache_clear()
     # They refer to one another, and what is referred to so is else looked for seldom.
-    gc.collect()
+    machine.settle()
 
 
 def create(
@@ -291,7 +293,7 @@ def create(
         routes.include_router(normalizing.annotation_router(settings, normalizer, batcher))
         routes.include_router(reviewing.router(settings, store, normalizer, terminology, finders))
         routes.include_router(reconciling.router(settings, normalizer, terminology, batcher, finders))
-        routes.include_router(fhir.router(store, normalizer.index, settings))
+        routes.include_router(fhir.router(store, normalizer.index, settings, batcher))
         if store is not None:
             routes.include_router(reviewing.memory_router(settings, store))
         made.routes = routes.router.routes

@@ -162,7 +162,7 @@ class _Part(NamedTuple):
 
 
 class _Worker(Generic[Q, A]):
-    """What answers one batch at a time, always in the same thread; the first is asked before the others."""
+    """What answers one batch at a time, always in the same thread; the first, which shares an interpreter, last."""
 
     def __init__(self, number: int, work: Work[Q, A]) -> None:
         self.number, self._work = number, work
@@ -195,6 +195,7 @@ class Batcher(Generic[Q, A]):
         self._cost, self._observe = cost, observe
         self._budget, self._window = budget, window
         self._held = Shared(capacity)
+        self._jobs_asked: set[_Job[Q, A]] = set()
         # By client; the one whose turn it is comes first.
         self._queue: dict[str, deque[_Job[Q, A]]] = {}
         self._asked: dict[str, float] = {}
@@ -250,6 +251,7 @@ class Batcher(Generic[Q, A]):
         job: _Job[Q, A] = _Job(kind, questions, costs, loop.create_future(), client)
         self._queue.setdefault(client, deque()).append(job)
         self._held.take(client, len(questions))
+        self._jobs_asked.add(job)
         self._count(client)
         if arrival is not None:
             arrival.over()
@@ -266,6 +268,12 @@ class Batcher(Generic[Q, A]):
             raise OutOfTime(len(questions) - len(job.answers)) from None
         finally:
             self._held.take(client, -len(questions))
+            self._jobs_asked.discard(job)
+
+    async def give_way(self, client: str, seconds: float) -> None:
+        """Wait while others' questions are answered; no longer than the seconds for which the client has worked."""
+        if others := [job.done for job in self._jobs_asked if job.client != client]:
+            await asyncio.wait(others, timeout=seconds)
 
     def seconds_to_wait(self) -> float:
         """Return in how many seconds what is waiting now should be answered."""
@@ -308,7 +316,7 @@ class Batcher(Generic[Q, A]):
             self._queue.clear()
 
     def _begin(self, parts: list[_Part]) -> None:
-        worker = min(self._idle, key=attrgetter("number"))
+        worker = max(self._idle, key=attrgetter("number"))
         self._idle.remove(worker)
         task = asyncio.get_running_loop().create_task(self._answer(worker, parts))
         self._running.add(task)

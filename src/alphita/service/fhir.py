@@ -5,6 +5,7 @@ Specification: http://hl7.org/fhir/R4/terminology-service.html and http://hl7.or
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from alphita.review.memory import FinalMappings
 from alphita.review.store import ReviewStore
 from alphita.service import fhir_batch, fhir_codes, fhir_expand, fhir_translate
 from alphita.service.access import Asker, Identity
+from alphita.service.batching import Batcher
 from alphita.service.failures import FORM, Fault, media_type, pairs_of
 from alphita.service.fhir_batch import Pairs
 from alphita.service.fhir_parameters import (
@@ -34,6 +36,7 @@ from alphita.service.fhir_parameters import (
     parameter,
     values_of,
 )
+from alphita.service.normalizing import Question, in_turns
 from alphita.service.settings import Settings
 
 VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
@@ -190,11 +193,11 @@ class Server:
         return fhir_translate.answer(found, question, self.release)
 
 
-def router(store: ReviewStore | None, index: Index, settings: Settings) -> APIRouter:
+def router(store: ReviewStore | None, index: Index, settings: Settings, batcher: Batcher[Question, Any]) -> APIRouter:
     """Return the routes."""
     routes = APIRouter(prefix="/fhir", tags=["FHIR"], dependencies=[Depends(_check_accepted)])
     for release in RELEASES:
-        _add(routes, Server(release, store, index), settings)
+        _add(routes, Server(release, store, index), settings, batcher)
     methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
     for path in ("", "/{path:path}"):
         routes.add_api_route(path, _nothing, methods=methods, include_in_schema=False)
@@ -225,10 +228,10 @@ async def _sent(request: Request) -> Sent:
     return Sent(pairs, body)
 
 
-def _add(routes: APIRouter, server: Server, settings: Settings) -> None:
+def _add(routes: APIRouter, server: Server, settings: Settings, batcher: Batcher[Question, Any]) -> None:
     release = server.release
 
-    def add(path: str, endpoint: Callable[..., Response], name: str, summary: str, **more: Any) -> None:  # noqa: ANN401
+    def add(path: str, endpoint: Callable[..., Any], name: str, summary: str, **more: Any) -> None:  # noqa: ANN401
         routes.add_api_route(
             f"/{release}{path}",
             endpoint,
@@ -250,10 +253,12 @@ def _add(routes: APIRouter, server: Server, settings: Settings) -> None:
 
         return answer
 
-    def batch(asker: Asker, sent: Sent = Depends(_sent)) -> Response:
-        ask = partial(server.ask, asker=asker)
-        answers = fhir_batch.answer(sent.resource(), f"/fhir/{release}", ask, settings)
-        return Response(answers, media_type=MEDIA_TYPE)
+    async def batch(request: Request, asker: Asker, sent: Sent = Depends(_sent)) -> Response:
+        until = getattr(request.state, "deadline", math.inf)
+        bundle, ask = await run_in_threadpool(sent.resource), partial(server.ask, asker=asker)
+        entries = fhir_batch.answers(bundle, f"/fhir/{release}", ask, settings.max_rows, until)
+        answers = await in_turns(batcher, request, entries)
+        return Response(fhir_batch.bundle_of(answers), media_type=MEDIA_TYPE)
 
     described: dict[str, Any] = {"parameters": [MODE, FORMAT]}
     summary = "Capability statement, or terminology capabilities"

@@ -7,7 +7,7 @@ http://hl7.org/fhir/R4/bundle.html.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,25 +16,24 @@ from pydantic_core import to_json
 
 from alphita.errors import AlphitaError
 from alphita.service.failures import Fault, Refusal, outcome, pairs_of, refusal_of
-from alphita.service.settings import MIB, Settings
+from alphita.service.settings import MIB
 
 # Of all answers of a batch, but for the last.
 MAX_BYTES = 16 * MIB
-# Seconds of a rest between two entries, which is as long as the one before took.
-MAX_REST = 0.05
 Pairs = list[tuple[str, str]]
 # Method, path below the base, parameters of the query, and the resource that is sent -> the resource that answers.
 Ask = Callable[[str, str, Pairs, object], dict[str, Any]]
 
 
-def answer(bundle: object, base: str, ask: Ask, settings: Settings) -> bytes:
-    """Return the Bundle of the answers, as JSON.
+def answers(bundle: object, base: str, ask: Ask, most: int, until: float) -> Iterator[bytes]:
+    """Return an iterator that answers one entry after the other, as JSON.
 
     Args:
         bundle: the Bundle, as JSON gives it.
         base: the service's path, which a url may repeat.
         ask: answers one request.
-        settings: they limit the entries, and the seconds of all together.
+        most: entries of a Bundle.
+        until: when the time is over, in seconds of `time.monotonic`.
     """
     if not isinstance(bundle, dict) or bundle.get("resourceType") != "Bundle":
         raise Fault("structure", "the body must be a resource of type Bundle")
@@ -43,23 +42,29 @@ def answer(bundle: object, base: str, ask: Ask, settings: Settings) -> bytes:
     entries = bundle.get("entry", [])
     if not isinstance(entries, list):
         raise Fault("structure", "Bundle.entry must be a list")
-    if len(entries) > settings.max_rows:
-        raise Fault("too-long", f"{len(entries):,} entries, at most {settings.max_rows:,} a batch", 413)
-    until, size, answers = time.monotonic() + settings.seconds, 0, list[bytes]()
+    if len(entries) > most:
+        raise Fault("too-long", f"{len(entries):,} entries, at most {most:,} a batch", 413)
+    return _answered(entries, base, ask, until)
+
+
+def _answered(entries: list[object], base: str, ask: Ask, until: float) -> Iterator[bytes]:
+    size = 0
     for place, entry in enumerate(entries):
-        began = time.perf_counter()
         over = "answers are too large" if size > MAX_BYTES else "time is over" if time.monotonic() > until else ""
         try:
             if over:
                 raise Fault("too-costly", f"this batch's {over}: send fewer entries", 413)
             resource = _asked(entry, f"Bundle.entry[{place}]", base, ask)
-            answers.append(to_json({"resource": resource, "response": {"status": _status(200)}}))
+            answer = to_json({"resource": resource, "response": {"status": _status(200)}})
         except (Refusal, AlphitaError) as error:
             refusal = error if isinstance(error, Refusal) else refusal_of(error)
-            answers.append(to_json({"response": {"status": _status(refusal.status), "outcome": outcome(refusal)}}))
-        size += len(answers[-1])
-        # Others wait for the interpreter as long as this works.
-        time.sleep(min(time.perf_counter() - began, MAX_REST))
+            answer = to_json({"response": {"status": _status(refusal.status), "outcome": outcome(refusal)}})
+        size += len(answer)
+        yield answer
+
+
+def bundle_of(answers: Sequence[bytes]) -> bytes:
+    """Return the Bundle of the answers."""
     listed = b',"entry":[' + b",".join(answers) + b"]" if answers else b""
     return b'{"resourceType":"Bundle","type":"batch-response"' + listed + b"}"
 

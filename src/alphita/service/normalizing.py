@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+import time
+from collections.abc import Hashable, Iterator, Sequence
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from alphita.annotation.annotator import Annotator
 from alphita.annotation.annotator import Settings as Kept
@@ -25,13 +27,14 @@ from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
 from alphita.review.records import Unknown
 from alphita.service import concepts
-from alphita.service.batching import CHARACTERS_A_TOKEN, Batcher, OutOfTime, QueueFull, tokens
+from alphita.service.batching import CHARACTERS_A_TOKEN, TURN, Batcher, OutOfTime, QueueFull, tokens
 from alphita.service.concepts import EVERYTHING, Finder, Finders, FoundConcept, Narrowed
 from alphita.service.failures import Refusal, documented, media_type, unknown
 from alphita.service.settings import Settings
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 
+T = TypeVar("T")
 JSON = "application/json"
 # Digits of a vector's numbers: more than float32 has is noise.
 VECTOR_DECIMALS = 7
@@ -377,6 +380,27 @@ async def ask(
     except OutOfTime as over:
         problem = f"time is over: {over.left:,} of {len(questions):,} were not answered, and will not be; send fewer"
         raise Refusal(503, "out_of_time", problem, retry_after=batcher.seconds_to_wait()) from None
+
+
+async def in_turns(batcher: Batcher[Question, Any], request: Request, steps: Iterator[T]) -> list[T]:
+    """Return what steps give; they are worked on in threads, in turns between which others are answered."""
+    done, is_over = list[T](), False
+
+    def work() -> bool:
+        until = time.perf_counter() + TURN
+        for step in steps:
+            done.append(step)
+            if time.perf_counter() > until:
+                return False
+        return True
+
+    while not is_over:
+        began = time.perf_counter()
+        is_over = await run_in_threadpool(work)
+        if await request.is_disconnected():
+            raise ClientDisconnect
+        await batcher.give_way(getattr(request.state, "turn", ""), time.perf_counter() - began)
+    return done
 
 
 def check_strings(name: str, values: Sequence[str | None], most: int, characters: int) -> None:

@@ -211,8 +211,10 @@ def _serve(connection: Connection, opening: Opening) -> None:
             return
         answers: Sequence[Any] | str | None = None
         try:
-            work = work or opening()
+            is_first, work = work is None, work or opening()
             answers = work(kind, questions)
+            if is_first:
+                machine.settle()
         except Exception as error:
             logs.LOGGER.error("a worker could not answer", exc_info=error)
             if work is None and isinstance(error, AlphitaError):
