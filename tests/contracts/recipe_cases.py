@@ -15,7 +15,7 @@ from alphita_lab.training.terms.batches import TermSteps
 from alphita_lab.training.text.masked_steps import MaskedSteps
 from tests.lab.training.linked_texts import graph_of, mentions_of
 from tests.tables import terminology_of
-from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
+from tests.tiny import FINDINGS, SITES, tiny_terminology
 
 COMMON: dict[str, Any] = {
     "steps": 80,
@@ -36,7 +36,7 @@ class Case:
 
     Attributes:
         settings: beside `COMMON`.
-        files: settings that are paths: some of corpus, mentions, graph, teachers, files.
+        files: settings that are paths: some of corpus, mentions, graph, files.
         steps: the micro-steps of its last phase.
         translated: whether it needs names in two languages.
         told: what a dry run says of it beside what it says of all.
@@ -65,7 +65,6 @@ CASES: dict[str, Case] = {
         {"batch": 16}, translated=True, told=("names: 24; translations: 24", "the teacher encodes 24 names")
     ),
     "pairs": Case({"batch": 8}, files=("files",)),
-    "ensemble": Case({"batch": 16, "hold_back": False}, files=("teachers",)),
     "ext_bert": Case(
         {"vocabulary": 120, "batch": 8, "max_length": 24, "dev_share": 0.0},
         files=("corpus",),
@@ -130,7 +129,6 @@ class Given:
             "corpus": corpus,
             "graph": graph_of(ids, self.folder / "x.vectors"),
             "mentions": mentions_of(self.terminology, self.model, self.folder / "x.mentions"),
-            "teachers": tiny_model(self.folder / "teacher", dropout=0.0),
         }
 
     def to(self, recipe: ModuleType) -> Terminology:

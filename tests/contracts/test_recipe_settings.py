@@ -72,7 +72,6 @@ REFUSED: dict[str, tuple[str | tuple[str, str], ...]] = {
         ("hidden=33", "hidden=33 must be a multiple of heads=12, as 36 is"),
         ("hidden=30 heads=4", "hidden=30 must be a multiple of heads=4, as 32 is"),
     ),
-    "ensemble": ("batch=0", "noise=2", "max_length=1"),
     "ext_bert": (
         ("dev_synonyms=3", "dev_share"),
         "vocabulary=-1",

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import select
 
 from alphita.errors import AlphitaError, InputError
-from alphita.review import deciding, sqlite, tables
+from alphita.review import sqlite, tables
 from alphita.review.store import Busy, NotStored, ReviewStore
 from tests.docs.blocks import blocks
 from tests.review.samples import TOE, Say, project, row, store
@@ -123,63 +123,22 @@ def test_what_is_no_store_stays_as_it_is(tmp_path, name, content, create, proble
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == ({} if content is None else {path: content})
 
 
-def test_one_of_an_older_version_is_brought_up_to_this_one(tmp_path):
-    with store(tmp_path, [row(1), row(2), row(3)]) as reviews:
-        say = Say(reviews)
-        say("ann", 1, "accept", relation="exact"), say("bob", 1, "accept", relation="broad")
-        say("ann", 2, "accept"), say("bob", 2, "accept"), say("ann", 3, "reject")
-        now = [reviews.standing(number) for number in (1, 2, 3)]
-    path = tmp_path / "reviews.sqlite"
-    with closing(sqlite3.connect(path)) as connection:
-        meanings = "SELECT row, slot, meaning FROM in_force ORDER BY row, slot"
-        new = connection.execute(meanings).fetchall()
-        connection.execute("UPDATE in_force SET meaning = concept_id FROM decision d WHERE d.id = decision")
-        connection.execute("UPDATE row SET state = 'decided', settled_by = 2 WHERE id = 1")
-        connection.execute("PRAGMA user_version = 1")
-        connection.commit()
-        with ReviewStore.open(path) as reviews:
-            assert [reviews.standing(number) for number in (1, 2, 3)] == now
-            assert [standing.row.id for standing in reviews.disagreements("codes")] == [1]
-            assert set(reviews.settled(source="LAB")) == {"mention 2"}
-        assert connection.execute(meanings).fetchall() == new
-        assert connection.execute("PRAGMA user_version").fetchone() == (tables.VERSION,)
-
-
-def test_a_project_of_an_older_version_has_no_filters_until_it_is_given_some(tmp_path):
-    with store(tmp_path, [row(1)]) as reviews:
-        decision = Say(reviews)("ann", 1, "accept")
-    path = tmp_path / "reviews.sqlite"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE project DROP COLUMN filters")
-        connection.execute("PRAGMA user_version = 2")
-    for _ in range(2):
-        with ReviewStore.open(path) as reviews:
-            assert reviews.project("codes") == project(created_at=reviews.project("codes").created_at)
-            assert list(reviews.history("codes")) == [decision]
-            reviews.add_rows("codes", [])
-    with ReviewStore.open(path) as reviews:
-        reviews.add_rows("codes", [], filters={"standard_only": True})
-        assert reviews.project("codes").filters == {"standard_only": True}
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE project DROP COLUMN filters")
-    with pytest.raises(InputError, match="lacks the column filters of project"):
-        ReviewStore.open(path)
-
-
-def test_one_that_cannot_be_brought_up_stays_as_it_is(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (f"PRAGMA user_version = {tables.VERSION - 1}", "export its decisions with the alphita that made it"),
+        (f"PRAGMA user_version = {tables.VERSION + 1}", "install a newer alphita"),
+        ("ALTER TABLE project DROP COLUMN filters", "lacks the column filters of project"),
+    ],
+)
+def test_one_of_another_version_or_without_a_column_stays_as_it_is(tmp_path, change, problem):
     with store(tmp_path, [row(1)]) as reviews:
         Say(reviews)("ann", 1, "accept")
     path = tmp_path / "reviews.sqlite"
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute(change)
     before = path.read_bytes()
-
-    def fails(connection, ids):
-        connection.exec_driver_sql("DELETE FROM in_force")
-        raise RuntimeError("broken off")
-
-    monkeypatch.setattr(deciding, "refresh", fails)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(InputError, match=problem):
         ReviewStore.open(path)
     assert path.read_bytes() == before
 

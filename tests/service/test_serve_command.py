@@ -210,7 +210,7 @@ def test_what_would_start_is_said_and_nothing_is_made(said, tmp_path):
     ("version", "code", "text"),
     [
         (99, 1, "wrong  reviews      … version 99; this program knows version 3; install a newer alphita"),
-        (1, 0, "note   reviews      … back it up first"),
+        (1, 1, "wrong  reviews      … with the alphita that made it, and import them into a new one"),
         (None, 1, "wrong  reviews      … its folder does not exist"),
     ],
 )

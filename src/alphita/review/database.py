@@ -98,9 +98,11 @@ class Database:
         """Open the store, and make a new one where that is wanted; return its version."""
         with self.explained():
             version = self.backend.prepare(create=create)
-        if version > tables.VERSION:
+        if version != tables.VERSION:
             problem = f"a review store of version {version}; this program knows version {tables.VERSION}"
-            raise InputError(problem, file=self.backend.name, remedy="install a newer alphita")
+            older = "export its decisions with the alphita that made it, and import them into a new one"
+            remedy = older if version < tables.VERSION else "install a newer alphita"
+            raise InputError(problem, file=self.backend.name, remedy=remedy)
         return version
 
     def close(self) -> None:

@@ -121,9 +121,6 @@ class Postgresql:
                 self._make_tables(connection)
             return int(connection.execute(select(_store.c.version)).scalar_one())
 
-    def upgrade(self, connection: Connection) -> None:
-        """There is no older version of a store in PostgreSQL."""
-
     @contextmanager
     def unguarded(self, connection: Connection) -> Iterator[None]:
         """Let a transaction delete what is else only ever added to."""

@@ -119,8 +119,6 @@ def _make_file(path: Path) -> None:
 
 # "Alph", so that `file` and we can tell a store from other databases.
 APPLICATION = 0x416C7068
-# What an older store lacks, and is given (see `Database.upgrade`).
-ADDED = frozenset([("project", "filters")])
 MAGIC = b"SQLite format 3\0"
 _REFERRING = (("row", "settled_by"), ("in_force", "decision"))
 _SETTINGS = ("synchronous = FULL", "foreign_keys = ON", "trusted_schema = OFF")
@@ -195,18 +193,12 @@ class Sqlite:
                 raise InputError("a database, but not a review store", file=self.path)
             known = {(table.name, column.name) for table in tables.METADATA.sorted_tables for column in table.columns}
             # Else it is found out in the midst of work.
-            if lacking := sorted(known - (ADDED if version < tables.VERSION else set()) - _columns(connection)):
+            if version == tables.VERSION and (lacking := sorted(known - _columns(connection))):
                 table, column = lacking[0]
                 problem = f"lacks the column {column} of {table}"
                 raise InputError(problem, file=self.path, remedy="take a copy from a backup")
             self._log_ahead(connection)
         return version
-
-    def upgrade(self, connection: Connection) -> None:
-        """Give an older store, in a transaction, the columns that it lacks."""
-        if ADDED - _columns(connection):
-            connection.exec_driver_sql("ALTER TABLE project ADD COLUMN filters TEXT NOT NULL DEFAULT '{}'")
-        connection.exec_driver_sql(f"PRAGMA user_version = {tables.VERSION}")
 
     @contextmanager
     def unguarded(self, connection: Connection) -> Iterator[None]:

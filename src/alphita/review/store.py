@@ -69,15 +69,13 @@ class ReviewStore:
             timeout: seconds to wait for another program that is writing.
 
         Raises:
-            InputError: no such file, a directory, another kind of file, a newer version, or a network share.
+            InputError: no such file, a directory, another kind of file, another version, or a network share.
         """
         database = Database(backend_of(address, timeout))
         try:
-            version = database.prepare(create=create)
+            database.prepare(create=create)
             with database.reading() as connection:
                 rules.keep_ahead(connection.execute(select(func.max(tables.decision.c.at))).scalar())
-            if version < tables.VERSION:
-                _upgrade(database)
         except BaseException:
             database.close()
             raise
@@ -184,14 +182,3 @@ class ReviewStore:
         """Yield what is read, all of it as it was at the first, whatever is written meanwhile."""
         with self.database.reading() as connection:
             yield from read(connection, *rows.numbered(connection, project))
-
-
-def _upgrade(database: Database) -> None:
-    """Bring a store up to this version, all of it or nothing: version 1 kept no relations, version 2 no filters."""
-    with database.writing() as connection:
-        database.backend.upgrade(connection)
-        ids = (
-            connection.execute(select(tables.decision.c.row).distinct().order_by(tables.decision.c.row)).scalars().all()
-        )
-        for start in range(0, len(ids), rows.AT_ONCE):
-            deciding.refresh(connection, ids[start : start + rows.AT_ONCE])

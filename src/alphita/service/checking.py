@@ -16,7 +16,6 @@ from alphita.answer.calibration_store import FOLDER
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError
 from alphita.review import database
-from alphita.review.tables import VERSION
 from alphita.service import access, keys, oidc
 from alphita.service.settings import Settings
 from alphita.terminology.store import load_terminology
@@ -173,7 +172,4 @@ def _reviews(address: str | None) -> Iterator[Finding]:
     if found.version is None:
         yield Finding("reviews", f"{found.name} does not exist yet; the server creates it")
         return
-    text = f"{found.name}, {found.projects} project{'s' * (found.projects != 1)}"
-    if found.version < VERSION:
-        text += f"; version {found.version}, which the server upgrades to {VERSION} when it starts: back it up first"
-    yield Finding("reviews", text, "ok" if found.version == VERSION else "note")
+    yield Finding("reviews", f"{found.name}, {found.projects} project{'s' * (found.projects != 1)}")
