@@ -45,7 +45,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "mention.reader:MentionReader._read_laboratory",
     ),
     "encoding": ("encoder.encoder:TermEncoder.encode",),
-    "vectors": ("index.store:Index.search", "index.lookup:_dot"),
+    "vectors": ("index.store:Index.search", "index.lookup:products"),
     "letters": ("index.ngrams:Ngrams.vectorize", "index.ngrams:Ngrams.search", "index.ngrams:Ngrams.pairwise"),
     "equal strings": ("index.store:Index.rows", "index.ngrams:SortedStrings.rows"),
     "candidates": ("index.lookup:lookup", "answer.pipeline:collect"),
