@@ -1,4 +1,4 @@
-"""A database that hangs: strangers who ask /ready without end hold no thread that others need, and are told soon."""
+"""A database that hangs: who asks the reviews, or /ready without end, holds no thread that others need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import time
 
 from starlette.concurrency import run_in_threadpool
 
-from alphita.service import parts
+from alphita.service import limits, parts
+from alphita.service.settings import Settings
 
 
 class Hanging:
@@ -45,3 +46,33 @@ def test_a_database_that_hangs_is_asked_once_for_all_who_wait(monkeypatch):
     finally:
         store.go.set()
     assert store.asked == 2
+
+
+def test_many_who_wait_for_the_reviews_leave_threads_to_the_others():
+    go, asked = threading.Event(), list[str]()
+
+    async def app(scope, *_: object) -> None:
+        asked.append(scope["path"])
+        await run_in_threadpool(go.wait, 0 if scope["path"] == "/search" else 10)
+
+    async def attack() -> None:
+        made = limits.Limits(app, Settings(rate=0, seconds=5))
+
+        def asking(path: str, who: str) -> asyncio.Task[None]:
+            scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}
+            sent = {"type": "http.request", "body": b""}
+            return asyncio.create_task(made(scope | {"state": {"reviewer": who}}, lambda: asyncio.sleep(0, sent), None))
+
+        paths = ("/api/projects/lab/rows", "/api/projects/lab/export", "/mappings", "/fhir/r4/ConceptMap/$translate")
+        waiting = [asking(path, f"{path} {number}") for path in (*paths, "/fhir/r5/") for number in range(20)]
+        await asyncio.sleep(0.2)
+        assert len(asked) == limits.MAX_HELD_UP
+        await asyncio.wait_for(asking("/search", "user"), 2)
+        go.set()
+        await asyncio.gather(*waiting)
+        assert len(asked) == 101
+
+    try:
+        asyncio.run(attack())
+    finally:
+        go.set()

@@ -79,6 +79,18 @@ def test_who_logs_in_without_end_ends_nobody_elses_session(normalizer, issuer, o
         assert client.get("/api/me").json()["reviewer"] == "ann"
 
 
+@pytest.mark.parametrize(
+    "sent", ["alphita=", " alphita=", "x=y;\talphita=", "\xa0alphita=", "\x85alphita=", "=alphita="]
+)
+def test_a_name_that_browsers_do_not_take_for_the_cookie_is_not_it(normalizer, issuer, options, sent):
+    with server(normalizer, options) as client:
+        assert log_in(client).status_code == 303
+        cookie = sent.encode("latin-1") + client.cookies[oidc.SESSION].encode()
+        client.cookies.clear()
+        answer = client.get("/api/me", headers={b"Cookie": cookie})
+        assert answer.status_code == (200 if sent.strip(" \t").startswith(("a", "x")) else 401)
+
+
 @pytest.mark.parametrize(("path", "count"), [("/login", 3), ("/api/me", 21)])
 def test_behind_a_proxy_one_stranger_leaves_the_others_their_turn(normalizer, issuer, options, path, count):
     with server(normalizer, options, rate=1.0, burst=2) as client:

@@ -45,7 +45,8 @@ def test_a_kill_loses_no_decision_that_was_confirmed_and_no_line_of_its_audit(in
     options = ("--index", index_path, "--mappings", store, "--audit", audit, "--trust-user-header", HEADER)
     (rights := tmp_path / "rights.toml").write_text('["*"]\nrights = ["read", "review", "administer"]\n')
     options = (*options, "--rights", rights)
-    upload = "row,mention,concept_id\n" + "".join(f"{n},pain {n},T:1\n" for n in range(400))
+    # A column that nobody reads, whose name would be a line of the log.
+    upload = 'row,mention,concept_id,"\nJohn\n"\n' + "".join(f"{n},pain {n},T:1,\n" for n in range(400))
     confirmed: list[str] = []
     with serving(tmp_path, *options, "--rate", 0) as server:
         server.wait_for("ready")
@@ -78,6 +79,7 @@ def test_a_kill_loses_no_decision_that_was_confirmed_and_no_line_of_its_audit(in
     assert set(confirmed) <= {line.get("uid") for line in lines}
     begun = sum(line["event"] == "asked" and line["path"].endswith("/decisions") for line in lines)
     assert begun >= len(kept)
+    assert "John" not in (tmp_path / "log.jsonl").read_text()
 
 
 @pytest.mark.parametrize("name", ["../../etc/x.csv", "a\0.csv"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 import time
@@ -23,7 +24,8 @@ HEADER = b"Host: localhost\r\n"
 
 
 async def app(scope, receive, send):
-    """Answer at once, or "/slow" after twice the limit, or "/large" with more than any buffer holds."""
+    """Answer at once, or "/slow" after twice the limit, or "/large" with more than any buffer holds; "?WHO" asks."""
+    scope["state"]["turn"] = scope["query_string"].decode()
     if scope["path"] == "/slow":
         await asyncio.sleep(2 * LIMIT)
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -111,6 +113,25 @@ def test_a_client_that_does_not_take_its_answer_is_not_waited_for(server, addres
         except ConnectionError:
             pass
         assert got < len(LARGE)
+
+
+def test_who_takes_nothing_holds_its_share_of_the_memory_and_nobody_elses(server, address, monkeypatch):
+    monkeypatch.setattr(limits, "CONNECTION_SECONDS", SECONDS)
+    monkeypatch.setattr(limits, "MAX_UNTAKEN", 1.5 * len(LARGE))
+    clients = []
+    for who in (b"eve", b"eve", b"ann"):
+        clients.append(socket.create_connection(address))
+        # The next request, of somebody unknown, hides nobody.
+        ends = b" HTTP/1.1\r\n" + HEADER + b"\r\n"
+        clients[-1].sendall(b"GET /large?" + who + ends + b"GET /" + ends)
+        clients[-1].settimeout(SECONDS)
+        assert clients[-1].recv(1)
+    got = [0] * 3
+    for number, client in enumerate(clients):
+        with contextlib.suppress(ConnectionError, TimeoutError), closing(client):
+            while part := client.recv(1_000_000):
+                got[number] += len(part)
+    assert [count > len(LARGE) for count in got] == [True, False, True]
 
 
 def test_a_client_may_take_its_answer_slowly(address):

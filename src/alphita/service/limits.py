@@ -11,8 +11,8 @@ import functools
 import re
 import resource
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,8 +42,9 @@ MAX_PAUSING = 1_000
 BYTES_A_REQUEST = 10_000
 # Seconds before a request's end at which no more of it is answered, so that this can still be said.
 MARGIN = 0.1
-# What does not wait for the batcher works in threads, so many of one client at once.
-MAX_THREADS = 2
+# What does not wait for the batcher works in threads, so many of one client at once; and in so many, half of all, what
+# a database or another program may hold up.
+MAX_THREADS, MAX_HELD_UP = 2, 20
 
 
 class Rate:
@@ -112,6 +113,7 @@ class Limits(Gate):
         self.requests = Shared(settings.max_requests)
         self.bytes = Shared(settings.max_buffered)
         self._threads: dict[str, asyncio.Semaphore] = {}
+        self._held_up = asyncio.Semaphore(MAX_HELD_UP)
         self.pause = Pause()
 
     async def pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,13 +158,15 @@ class Limits(Gate):
 
         try:
             if await self._read(scope, receive, body, seconds, client):
-                threads = None
-                if not _is_file(scope):
+                is_upload = _is_upload(scope)
+                if not is_upload:
                     check_values(body.content, self.settings.max_values)
                     self.rate.charge(client, body.size // BYTES_A_REQUEST)
-                    if scope["path"] not in BATCHED:
-                        threads = self._threads.setdefault(client, asyncio.Semaphore(MAX_THREADS))
-                await self._timed(scope, replay, send, deadline, seconds, threads)
+                turns = []
+                if not is_upload and scope["path"] not in BATCHED:
+                    turns.append(self._threads.setdefault(client, asyncio.Semaphore(MAX_THREADS)))
+                    turns += [self._held_up] if _may_be_held_up(scope) else []
+                await self._timed(scope, replay, send, deadline, seconds, turns)
         finally:
             self.bytes.take(client, -body.size)
 
@@ -200,7 +204,7 @@ class Limits(Gate):
         send: Send,
         deadline: float,
         seconds: float,
-        turn: asyncio.Semaphore | None = None,
+        turns: Sequence[asyncio.Semaphore] = (),
     ) -> None:
         """Let the app answer; if it has not begun to by the deadline, say so.
 
@@ -217,7 +221,9 @@ class Limits(Gate):
                         limit.reschedule(None)
                     await send(message)
 
-                async with turn or contextlib.nullcontext():
+                async with contextlib.AsyncExitStack() as held:
+                    for turn in turns:
+                        await held.enter_async_context(turn)
                     await self.app(scope, receive, sending)
         except TimeoutError:
             if started or not limit.expired():
@@ -228,18 +234,25 @@ class Limits(Gate):
 
 def _seconds(scope: Scope, settings: Settings) -> float:
     """Return how long a request may take until its answer begins."""
-    return settings.file_seconds if _is_file(scope) else settings.seconds
+    is_export = scope["method"] == "GET" and scope["path"].endswith("/export")
+    return settings.file_seconds if is_export or _is_upload(scope) else settings.seconds
 
 
-def _is_file(scope: Scope) -> bool:
-    """Tell whether a file is imported, or exported, in a process of its own."""
-    method, path = scope["method"], scope["path"]
-    return (method == "POST" and path == UPLOADS) or (method == "GET" and path.endswith("/export"))
+def _is_upload(scope: Scope) -> bool:
+    """Tell whether a file is imported, in a process of its own."""
+    return bool(scope["method"] == "POST" and scope["path"] == UPLOADS)
+
+
+def _may_be_held_up(scope: Scope) -> bool:
+    """Tell whether a request asks the store of reviews, or (a batch) may do so."""
+    path = scope["path"].rstrip("/")
+    in_project = path == "/search" and b"project=" in scope["query_string"]
+    return in_project or path.startswith("/api/") or path.endswith(("/mappings", "/$translate", "/fhir/r4", "/fhir/r5"))
 
 
 def _limit(scope: Scope, settings: Settings) -> int:
     """Return the bytes that a body may have."""
-    limit = settings.max_upload if scope["path"] == UPLOADS and scope["method"] == "POST" else settings.max_body
+    limit = settings.max_upload if _is_upload(scope) else settings.max_body
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value[:20]) > limit:
             raise _too_large(limit)
@@ -326,6 +339,8 @@ def _name(host: str) -> str:
 # For a request's header, for the next request, and to take so many bytes of what is sent.
 CONNECTION_SECONDS = 10.0
 MIN_TAKEN = 65_536
+# Bytes of answers that clients have not taken yet, in all; of one client, who may have one of any size.
+MAX_UNTAKEN = 256 * 2**20
 MAX_HEADER = 65_536
 MAX_CONNECTIONS = 2_048
 BACKLOG = 512
@@ -382,7 +397,7 @@ class Connection(H11Protocol):
     """
 
     _limit: asyncio.TimerHandle | None = None
-    _left = 0
+    _left, _client = 0, ""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - see `H11Protocol`
         super().__init__(*arguments, **named)
@@ -415,8 +430,18 @@ class Connection(H11Protocol):
         self._watch()
 
     def pause_writing(self) -> None:
+        """Wait until the client takes what was sent, unless it has left more than its share already."""
         super().pause_writing()
         self._watch()
+        # Of whom; the next request on this connection may be of somebody else.
+        self._client = str(self.scope["state"].get("turn", ""))
+        held = Counter[str]()
+        for one in self.connections:
+            if isinstance(one, Connection) and one.flow.write_paused:
+                held[one._client] += one.transport.get_write_buffer_size()
+        theirs, last = held[self._client], self.transport.get_write_buffer_size()
+        if held.total() > MAX_UNTAKEN and theirs > max(last, MAX_UNTAKEN / len(held)):
+            self._end()
 
     def resume_writing(self) -> None:
         super().resume_writing()

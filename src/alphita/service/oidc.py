@@ -20,7 +20,6 @@ from urllib.parse import quote, unquote, urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse
 from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
 from starlette.responses import Response
 
 from alphita import clock, textio
@@ -126,7 +125,7 @@ class Issuer:
 
     def of_session(self, headers: Headers) -> Person:
         """Return who logged in, by the cookie of a request of our own page."""
-        found = self._sessions.get(_digest(cookie_parser(headers.get("cookie", "")).get(self._named(SESSION), "")))
+        found = self._sessions.get(_digest(self._sent(headers, SESSION)))
         if found is None or found.until < time.monotonic() or headers.get("sec-fetch-site", "none") not in OWN_PAGES:
             raise Refusal(401, "no_session", "log in at /login, or give a token or a key: Authorization: Bearer TOKEN")
         return found.person
@@ -148,7 +147,7 @@ class Issuer:
         from httpx2 import HTTPError
 
         metadata, query = await self.metadata(), request.query_params
-        secret, _, back_to = request.cookies.get(self._named(LOGIN), "").partition(".")
+        secret, _, back_to = self._sent(request.headers, LOGIN).partition(".")
         told = hmac.compare_digest(query.get("state", "").encode(), _derived(secret, "state").encode())
         if not secret or not told:
             raise Refusal(401, "login_failed", "this login was not begun in this browser, or has ended already")
@@ -170,7 +169,7 @@ class Issuer:
         person = self._person(claims)
         session = Session(person, time.monotonic() + SESSION_SECONDS, token["id_token"])
         name = secrets.token_urlsafe(32)
-        self._sessions.pop(_digest(request.cookies.get(self._named(SESSION), "")), None)
+        self._sessions.pop(_digest(self._sent(request.headers, SESSION)), None)
         self._sessions[_digest(name)] = session
         theirs = [one for one, of in self._sessions.items() if of.person.name == person.name]
         for one in theirs[:-MAX_SESSIONS_EACH] or [*self._sessions][:-MAX_SESSIONS]:
@@ -183,7 +182,7 @@ class Issuer:
 
     def end(self, request: Request) -> Response:
         """End a session, and tell where to end it at the issuer, too."""
-        session = self._sessions.pop(_digest(request.cookies.get(self._named(SESSION), "")), None)
+        session = self._sessions.pop(_digest(self._sent(request.headers, SESSION)), None)
         ending, url = self._metadata.get("end_session_endpoint"), self.settings.url + "/"
         if session is not None and ending:
             said = {"id_token_hint": session.id_token, "client_id": self.settings.oidc_client}
@@ -239,6 +238,14 @@ class Issuer:
     def _named(self, cookie: str) -> str:
         """Return a cookie's name; with the prefix no other host and no http page can set it."""
         return f"__Host-{cookie}" if self._is_https else cookie
+
+    def _sent(self, headers: Headers, cookie: str) -> str:
+        """Return a cookie's value; "" if it was not sent.
+
+        No other blanks are cut off than those that browsers put there, for a name with one before it has no prefix.
+        """
+        pairs = (pair.strip(" \t").partition("=") for pair in headers.get("cookie", "").split(";"))
+        return next((value for name, _, value in pairs if name == self._named(cookie)), "")
 
     def _set(self, response: Response, cookie: str, value: str, seconds: int) -> None:
         response.set_cookie(self._named(cookie), value, seconds, secure=self._is_https, httponly=True, samesite="lax")

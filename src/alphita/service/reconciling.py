@@ -99,7 +99,7 @@ class Asked(BaseModel):
     query: str | None = None
     type: list[str] | str = []
     type_strict: Literal["any", "all", "should"] = "any"
-    limit: float = Field(CANDIDATES, ge=1)
+    limit: float = Field(CANDIDATES, ge=1, allow_inf_nan=False)
     properties: list[Given] = []
 
     @property

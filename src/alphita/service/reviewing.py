@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -561,7 +561,10 @@ async def _run(job: Job, body: bytes, request: Request) -> dict[str, Any]:
         path = folder / f"given-{Path(job.filename).name[-50:]}".replace("\0", "")
         await run_in_threadpool(path.write_bytes, body)
         line, environment = apart.command("alphita.service.review_files:imported", MAX_MEMORY)
-        process = await asyncio.create_subprocess_exec(*line, env=environment, cwd=folder, stdin=PIPE, stdout=PIPE)
+        # What it says of the file is not for the log.
+        process = await asyncio.create_subprocess_exec(
+            *line, env=environment, cwd=folder, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(apart.encoded({"path": path.name, "job": asdict(job)}))
