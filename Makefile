@@ -11,18 +11,18 @@ $(BIN)/python:
 
 # What users have: no torch.
 .venv/.installed: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e .
+	$(BIN)/python -m pip install --quiet --no-compile -c $(CONSTRAINTS) -e .
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed
-	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile -c $(CONSTRAINTS) -e '.[dev]'
 	@npm install --silent --no-audit --no-fund --prefix .venv typescript@5.9.3 \
 		|| echo "without npm the pages' JavaScript is not type-checked"
 	@touch $@
 
 # Spark is 450 MB and needs Java: only the slow checks have it.
 .venv/.installed-slow: .venv/.installed-dev
-	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[spark]'
+	$(BIN)/python -m pip install --quiet --no-compile -c $(CONSTRAINTS) -e '.[spark]'
 	@touch $@
 
 install: .venv/.installed
@@ -51,7 +51,7 @@ bench: install-dev
 # The site, in site/: it is read from disk too, and fetches nothing from elsewhere.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: install
-	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[docs]'
+	$(BIN)/python -m pip install --quiet --no-compile -c $(CONSTRAINTS) -e '.[docs]'
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
