@@ -78,17 +78,12 @@ def ratios(
     """Return the Indel ratio of the strings, of their sorted words, and of the shorter in the longer; 0 to 1."""
     from rapidfuzz import fuzz, process
 
-    def compared(scorer: Any, one: Sequence[str], other: Sequence[str]) -> Float32:  # noqa: ANN401
-        first, second = np.array(one, object)[left_rows], np.array(other, object)[right_rows]
+    def compared(scorer: Any) -> Float32:  # noqa: ANN401
         found: Float32 = process.cpdist(first, second, scorer=scorer, dtype=np.float32, workers=1)
         return found / np.float32(100)
 
-    in_order = [[" ".join(sorted(text.split())) for text in texts] for texts in (left, right)]
-    return (
-        compared(fuzz.ratio, left, right),
-        compared(fuzz.ratio, *in_order),
-        compared(fuzz.partial_ratio, left, right),
-    )
+    first, second = np.array(left, object)[left_rows], np.array(right, object)[right_rows]
+    return compared(fuzz.ratio), compared(fuzz.token_sort_ratio), compared(fuzz.partial_ratio)
 
 
 Columns = dict[str, NDArray[Any]]
@@ -252,7 +247,8 @@ class Featurizer:
             table = table._replace(cosine=self.cosines(table.cosine), best_cosine=self.cosines(table.best_cosine))
         distinct, place = np.unique(table.string, return_inverse=True)
         texts = self.segment.strings.array.take(pa.array(distinct)).to_pylist()
-        words = self._vocabulary.compare(asked.queries, table.query, texts, place, asked.view.words(asked.owner))
+        hidden = asked.view.words(asked.owner)
+        words = self._vocabulary.compare(asked.queries, table.query, texts, place, hidden, distinct)
         ranked = {"cosine": rank_by(table, table.best_cosine), "letters": rank_by(table, table.best_letters)}
         columns = self._of_candidates(asked, table, ranked, texts, place, words)
         cut = [query[:MAX_ENCODED_CHARACTERS] for query in asked.queries]
