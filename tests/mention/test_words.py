@@ -31,7 +31,16 @@ def test_against_sets(indexed, asked, data):
 
     rows = data.draw(st.lists(st.integers(0, len(asked) - 1), max_size=8))
     others = data.draw(st.lists(st.integers(0, len(indexed) - 1), min_size=len(rows), max_size=len(rows)))
-    found = vocabulary(*indexed).compare(asked, np.array(rows, np.int64), indexed, np.array(others, np.int64))
+    words, pairs = vocabulary(*indexed), (np.array(rows, np.int64), indexed, np.array(others, np.int64))
+    found = words.compare(asked, *pairs)
+    # Those of the index are kept, part by part.
+    for count in (len(indexed) - 1, len(indexed), len(indexed)):
+        among = np.array(others, np.int64) < count
+        again = words.compare(
+            asked, pairs[0][among], indexed[:count], pairs[2][among], strings=np.arange(count, dtype=np.int64)
+        )
+        for one, other in zip(found[:5], again, strict=False):
+            np.testing.assert_array_equal(one[among], other)
     for place, (row, other) in enumerate(zip(rows, others, strict=True)):
         one, two = set(asked[row].split()), set(indexed[other].split())
         shared = sum(map(weight, one & two))

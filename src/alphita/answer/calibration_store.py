@@ -48,6 +48,7 @@ OF_CANDIDATE = (
     *("preferred_cosine", "preferred_cosine_behind_best"),
 )
 OF_MENTION = ("characters", "known_words", "named_elsewhere", "other_words")
+AT_CANDIDATE, AT_MENTION = [*map(NAMES.index, OF_CANDIDATE)], [*map(MENTION_NAMES.index, OF_MENTION)]
 EVIDENCE = (
     *("log_probability", "log_odds_to_second", "log_odds_to_nil", "log_odds_of_nil"),
     *(*OF_CANDIDATE, *OF_MENTION, "short_and_not_equal", "log_expansion_share"),
@@ -259,8 +260,8 @@ def evidence_of(
         "log_odds_to_second": np.log(first) - np.log(second[filled]),
         "log_odds_to_nil": np.log(first) - np.log(np.maximum(probabilities.nil[filled], TINY)),
         "log_odds_of_nil": np.log(np.maximum(nil, TINY)) - np.log(np.maximum(1 - nil, TINY)),
-        **{name: features.candidates[row, NAMES.index(name)] for name in OF_CANDIDATE},
-        **{name: features.mentions[filled, MENTION_NAMES.index(name)] for name in OF_MENTION},
+        **dict(zip(OF_CANDIDATE, features.candidates[row].T[AT_CANDIDATE], strict=True)),
+        **dict(zip(OF_MENTION, features.mentions[filled].T[AT_MENTION], strict=True)),
     }
     is_short = columns["characters"] < np.log1p(SHORT_CAPITALS + 0.5)
     columns["short_and_not_equal"] = is_short & (columns["equal"] == 0)

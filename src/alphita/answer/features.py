@@ -58,9 +58,10 @@ def rank_by(table: CandidateTable, values: Float32) -> Ranked:
 
 
 def greatest(table: CandidateTable, values: NDArray[Any]) -> Float32:
-    """Return the greatest of each request's values, which are 0 or more; 0 for one without candidates."""
+    """Return the greatest of each request's values, (n,); 0 for one without candidates."""
     found = np.zeros(len(table.offsets) - 1, np.float32)
-    np.maximum.at(found, table.request, values)
+    filled = table.offsets[:-1] < table.offsets[1:]
+    found[filled] = np.maximum.reduceat(values, table.offsets[:-1][filled]) if len(values) else 0
     return found
 
 
@@ -78,17 +79,12 @@ def ratios(
     """Return the Indel ratio of the strings, of their sorted words, and of the shorter in the longer; 0 to 1."""
     from rapidfuzz import fuzz, process
 
-    def compared(scorer: Any, one: Sequence[str], other: Sequence[str]) -> Float32:  # noqa: ANN401
-        first, second = np.array(one, object)[left_rows], np.array(other, object)[right_rows]
+    def compared(scorer: Any) -> Float32:  # noqa: ANN401
         found: Float32 = process.cpdist(first, second, scorer=scorer, dtype=np.float32, workers=1)
         return found / np.float32(100)
 
-    in_order = [[" ".join(sorted(text.split())) for text in texts] for texts in (left, right)]
-    return (
-        compared(fuzz.ratio, left, right),
-        compared(fuzz.ratio, *in_order),
-        compared(fuzz.partial_ratio, left, right),
-    )
+    first, second = np.array(left, object)[left_rows], np.array(right, object)[right_rows]
+    return compared(fuzz.ratio), compared(fuzz.token_sort_ratio), compared(fuzz.partial_ratio)
 
 
 Columns = dict[str, NDArray[Any]]
@@ -252,7 +248,8 @@ class Featurizer:
             table = table._replace(cosine=self.cosines(table.cosine), best_cosine=self.cosines(table.best_cosine))
         distinct, place = np.unique(table.string, return_inverse=True)
         texts = self.segment.strings.array.take(pa.array(distinct)).to_pylist()
-        words = self._vocabulary.compare(asked.queries, table.query, texts, place, asked.view.words(asked.owner))
+        hidden = asked.view.words(asked.owner)
+        words = self._vocabulary.compare(asked.queries, table.query, texts, place, hidden, distinct)
         ranked = {"cosine": rank_by(table, table.best_cosine), "letters": rank_by(table, table.best_letters)}
         columns = self._of_candidates(asked, table, ranked, texts, place, words)
         cut = [query[:MAX_ENCODED_CHARACTERS] for query in asked.queries]
@@ -282,8 +279,8 @@ class Featurizer:
             names=self._names,
         )
         return Features(
-            np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1),
-            np.stack([mention[name].astype(np.float32) for name in MENTION_NAMES], axis=1),
+            _joined(columns, NAMES),
+            _joined(mention, MENTION_NAMES),
             columns["vetoes"].astype(bool) | vetoed | columns["status_apart"],
             vetoes,
         )
@@ -328,7 +325,7 @@ class Featurizer:
         columns |= self.meaning.features(table, asked.found.vectors, asked.view.strings)
         for name in ("middle", "preferred_cosine", "definition"):
             one = np.asarray(columns[name], np.float32)
-            columns[f"{name}_behind_best"] = rank_by(table, one).best[table.request] - one
+            columns[f"{name}_behind_best"] = greatest(table, one)[table.request] - one
         edit, in_order, partial = ratios(asked.queries, table.query, texts, place)
         columns |= {"edit_ratio": edit, "sorted_ratio": in_order, "partial_ratio": partial}
         columns |= {
@@ -357,6 +354,14 @@ class Featurizer:
         is_short = np.array([mention.is_short for mention in asked.mentions], bool)
         columns["mention_is_short_capitals"] = is_short[table.request]
         return columns
+
+
+def _joined(columns: Columns, names: Sequence[str]) -> Float32:
+    """Return some columns (n,) side by side, (n, len(names))."""
+    joined = np.empty((len(columns[names[0]]), len(names)), np.float32)
+    for place, name in enumerate(names):
+        joined[:, place] = columns[name]
+    return joined
 
 
 def _of_mentions(
@@ -521,16 +526,20 @@ class Meaning:
         found[segment.term_concept[order]] = string[order]
         return found
 
+    @functools.cached_property
+    def _strings(self) -> Strings:
+        return strings_of(self.index)
+
     def _middles(self, table: CandidateTable, vectors: Float32, hidden_strings: NDArray[np.int64] | None) -> Float32:
         """Return the cosine between the query and the mean of the concept's vectors, without a hidden string, (c,)."""
         concepts, place = np.unique(table.concept, return_inverse=True)
         if self._sums is None and SUMMED_APART * len(concepts) > len(self.index.segment.concepts):
-            summed = sums_of(self.index)
+            summed = sums_of(self.index, self._strings)
             self._sums = summed, np.linalg.norm(summed, axis=1)
         if self._sums is not None:
             place, (every, lengths) = table.concept, self._sums
         else:
-            every = sums_of(self.index, concepts)
+            every = sums_of(self.index, self._strings, concepts)
             lengths = np.linalg.norm(every, axis=1)
         found = np.zeros(len(table.concept), np.float32)
         for start in range(0, len(found), ROWS_AT_ONCE):
@@ -553,26 +562,37 @@ class Meaning:
         return concept in segment.term_concept[start:end]
 
 
-def sums_of(index: Index, only: NDArray[np.int64] | None = None) -> Float32:
+class Strings(NamedTuple):
+    """The distinct strings of each concept, concept by concept, and where those of each begin, (n_concepts + 1,)."""
+
+    row: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+
+def strings_of(index: Index) -> Strings:
+    """Return the distinct strings of each concept of an index."""
+    segment = index.segment
+    string = np.repeat(np.arange(len(index)), np.diff(segment.offsets))
+    keys = np.unique(np.asarray(segment.term_concept, np.int64) * len(index) + string)
+    concept, string = np.divmod(keys, len(index))
+    return Strings(string, np.searchsorted(concept, np.arange(len(segment.concepts) + 1)))
+
+
+def sums_of(index: Index, strings: Strings | None = None, only: NDArray[np.int64] | None = None) -> Float32:
     """Return the sum of the vectors of each concept's distinct strings, (n_concepts, dim).
 
     Args:
-        only: (m,) rows of concepts, sorted; then (m, dim).
+        strings: those of each concept; found if they are not given.
+        only: (m,) rows of concepts; then (m, dim).
     """
-    segment = index.segment
-    concept, string = (
-        np.asarray(segment.term_concept, np.int64),
-        np.repeat(np.arange(len(index)), np.diff(segment.offsets)),
-    )
-    n = len(segment.concepts)
+    string, starts = strings or strings_of(index)
+    n = len(starts) - 1
     if only is not None:
-        place = np.full(n, -1)
-        place[only] = np.arange(len(only))
-        concept, n = place[concept], len(only)
-        concept, string = concept[concept >= 0], string[concept >= 0]
-    concept, string = np.divmod(np.unique(concept * len(index) + string), len(index))
+        counts, n = starts[only + 1] - starts[only], len(only)
+        ends = np.cumsum(counts)
+        string = string[np.arange(counts.sum()) + np.repeat(starts[only] - (ends - counts), counts)]
+        starts = np.concatenate([[0], ends])
     sums = np.zeros((n, index.dim), np.float32)
-    starts = np.searchsorted(concept, np.arange(n + 1))
     for first in range(0, n, ROWS_AT_ONCE):
         last = min(n, first + ROWS_AT_ONCE)
         rows = slice(int(starts[first]), int(starts[last]))
@@ -586,9 +606,7 @@ def sums_of(index: Index, only: NDArray[np.int64] | None = None) -> Float32:
 
 def neighbours_share(segment: Segment, table: CandidateTable) -> tuple[Float32, Float32]:
     """Return the share of the mention's candidates, weighted by cosine, that are each one's parents and children."""
-    n = len(table.offsets) - 1
-    top = np.full(n, -1.0, np.float32)
-    np.maximum.at(top, table.request, table.best_cosine)
+    n, top = len(table.offsets) - 1, greatest(table, table.best_cosine)
     if segment.parents is None or segment.parent_offsets is None:
         return np.zeros(len(table.concept), np.float32), np.zeros(len(table.concept), np.float32)
     weight = np.exp(SHARPNESS * (table.best_cosine - top[table.request]))

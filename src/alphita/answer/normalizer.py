@@ -386,7 +386,7 @@ class Normalizer:
         if self._ranking.learned and self.calibration is not None and scored.features is not None:
             answers = self.calibration(table, scored.features, scored.penalty)
             doubts = [mention.doubt for mention in questions.mentions]
-            says_nothing = np.isin(doubts, SAYS_NOTHING)
+            says_nothing = np.array([doubt in SAYS_NOTHING for doubt in doubts], bool)
             answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
             vetoed = np.append(scored.features.vetoed, True)[answers.top]
             assert self.thresholds is not None

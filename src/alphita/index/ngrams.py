@@ -257,7 +257,9 @@ class Ngrams:
             column, offsets = self._elsewhere(column, offsets, without)
         values = self.idf[column]
         values *= np.repeat(_scale(values, offsets), np.diff(offsets))
-        matrix = csr_matrix((values, column, offsets), shape=(len(strings), len(self.codes)))
+        # The constructor would check them, which takes as long as all else for one query.
+        matrix = csr_matrix((len(strings), len(self.codes)), dtype=np.float32)
+        matrix.data, matrix.indices, matrix.indptr = values, column, offsets.astype(np.int32)
         matrix.has_sorted_indices = True
         return matrix
 

@@ -6,6 +6,7 @@ import functools
 import gzip
 import importlib.resources
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -68,6 +69,12 @@ class Vocabulary:
         self._held = held = np.fromiter(counts.values(), np.float64, len(counts))
         greatest = np.log(strings + 1) + 1
         self._weights = np.append(np.log((strings + 1) / (held + 1)) + 1, greatest)
+        # The words of the index's strings that came up, one after the other, and where those of each begin; how many,
+        # and one more; the first and the last.
+        self._pool, self._end = np.zeros(4_096, np.int32), 0
+        self._starts = np.zeros(strings, np.int64)
+        self._counts, self._firsts, self._lasts = (np.zeros(strings, np.int32) for _ in range(3))
+        self._adding = threading.Lock()
 
     def lacking(self, texts: Sequence[str], least: int) -> list[list[str]]:
         """Return the words, of at least so many letters, of each cleaned string that no indexed string has."""
@@ -84,13 +91,16 @@ class Vocabulary:
         right: Sequence[str],
         right_rows: NDArray[np.int64],
         without: Sequence[Mapping[str, int]] | None = None,
+        strings: NDArray[np.int64] | None = None,
     ) -> WordComparison:
         """Compare cleaned string left[left_rows[i]] with right[right_rows[i]], for all i.
 
         Args:
             without: for each left string, the number of hidden strings in which each word occurs.
+            strings: the rows of the right strings in the index, if they are its own; their words are kept.
         """
-        mine, other = self._words(left, without), self._words(right)
+        mine = self._words(left, without)
+        other = self._words(right) if strings is None else self._of_index(right, strings)
         width = int(max(mine.number.max(initial=0), other.number.max(initial=0))) + 1
         # Ascending, because the words of a string are.
         held = np.repeat(np.arange(len(other.counts)), other.counts) * width + other.number
@@ -117,6 +127,26 @@ class Vocabulary:
             mine.counts,
             (known / np.maximum(mine.total, 1e-9)).astype(np.float32),
         )
+
+    def _of_index(self, texts: Sequence[str], strings: NDArray[np.int64]) -> _Words:
+        """Return the words of strings of the index."""
+        with self._adding:
+            new = np.flatnonzero(self._counts[strings] == 0)
+            if len(new):
+                words, rows = self._words([texts[place] for place in new.tolist()]), strings[new]
+                start, self._end = self._end, self._end + len(words.number)
+                if self._end > len(self._pool):
+                    self._pool = np.concatenate([self._pool, np.zeros(self._end, np.int32)])
+                self._pool[start : self._end] = words.number
+                self._starts[rows] = start + words.offsets[:-1]
+                self._counts[rows], self._firsts[rows], self._lasts[rows] = words.counts + 1, words.first, words.last
+            counts = self._counts[strings].astype(np.int64) - 1
+            offsets = np.concatenate([[0], np.cumsum(counts)])
+            places = np.arange(offsets[-1]) + np.repeat(self._starts[strings] - offsets[:-1], counts)
+            number = self._pool[places].astype(np.int64)
+            ends = self._firsts[strings].astype(np.int64), self._lasts[strings].astype(np.int64)
+        weight = self._weights[number]
+        return _Words(number, offsets, weight, *ends, counts, _sums(weight, offsets))
 
     def _words(self, texts: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> _Words:
         # A word that is not indexed is in no string of the index, so its number only matters within one comparison.

@@ -117,8 +117,12 @@ def _packaged() -> list[tuple[str, Phrase, Rule]]:
 
 def beginning(mention: str) -> Category | None:
     """Return the assertion given by a mention's first words, such as possible or family; otherwise None."""
-    tokens = [word.word for word in words(mention[:LOOKED_AT])]
     phrases, longest = _beginnings()
+    looked_at = mention[:LOOKED_AT]
+    # Most mentions begin with the word of no cue.
+    if (first := words("".join(looked_at.split(None, 1)[:1]))) and first[0].word not in longest:
+        return None
+    tokens = [word.word for word in words(looked_at)]
     for size in range(min(longest.get(tokens[0], 0) if tokens else 0, len(tokens)), 0, -1):
         for rule in phrases.get(tuple(tokens[:size]), ()):
             if rule.category == "possible" or rule.direction == SECTION or set(tokens[size : size + 1]) & _HAVING:
@@ -129,8 +133,12 @@ def beginning(mention: str) -> Category | None:
 
 def ending(mention: str) -> Category | None:
     """Return the assertion given by a mention's last words, such as negated or possible; otherwise None."""
-    tokens = [word.word for word in words(mention[-LOOKED_AT:].rstrip(" .") + ".")]
-    phrases, most = _endings()
+    phrases, most, lasts = _endings()
+    looked_at = mention[-LOOKED_AT:].rstrip(" .") + "."
+    last = words(looked_at.rsplit(None, 1)[-1])
+    if len(last) > 1 and last[-2].word not in lasts:
+        return None
+    tokens = [word.word for word in words(looked_at)]
     for size in range(min(most, len(tokens)), 0, -1):
         if category := phrases.get(tuple(tokens[-size:])) or phrases.get(tuple(tokens[-size - 1 : -1])):
             return category
@@ -138,13 +146,14 @@ def ending(mention: str) -> Category | None:
 
 
 @functools.cache
-def _endings() -> tuple[dict[tuple[str, ...], Category], int]:
-    """Return the categories by the words with which a mention can end, and the maximum number of words."""
+def _endings() -> tuple[dict[tuple[str, ...], Category], int, frozenset[str]]:
+    """Return the categories by the words with which a mention can end, their maximum number, and the last of each,
+    before a full stop."""
     found: dict[Phrase, Category] = {}
     for _, tokens, rule in read():
         if rule.category in CATEGORIES and rule.direction == "back" and (len(tokens) > 1 or tokens[0] not in ABSENCE):
             found[tokens] = rule.category
-    return found, max(map(len, found))
+    return found, max(map(len, found)), frozenset(tokens[-2 if tokens[-1] == "." else -1] for tokens in found)
 
 
 @functools.cache

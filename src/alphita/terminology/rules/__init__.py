@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,8 +203,8 @@ class Profiler:
             if not both >> column & 1:
                 continue
             mine, other = rule.find(left), rule.find(right)
-            pair = [np.array([rule.code([found.value for found in side])], dtype=np.int64) for side in (mine, other)]
-            if rule.contradict(*pair)[0]:
+            pair: list[Any] = [np.int64(rule.code([found.value for found in side])) for side in (mine, other)]
+            if any(map(rule.speaks, pair)) and rule.contradict(*pair):
                 mention_words, term_words = (", ".join(found.words for found in side) for side in (mine, other))
                 text = f"{name}: {mention_words!r} against {term_words!r}"
                 made.append(Contradiction(name, mention_words, term_words, rule.VETO, text))
