@@ -13,7 +13,8 @@ stands together in a batch for a few.
 
 --load N reports instead p50 and p99 of 64 clients with one mention each (N requests a round) and of 8 with 100, and
 the memory; --mixed S those of one client with a mention at a time, alone and beside another that sends the worst legal
-requests of one route after the other, in turn --rounds times for S seconds; --flat N the memory over N requests.
+requests of one route after the other, in turn --rounds times for S seconds, by the clock and by what the server worked
+meanwhile, for whom it may be, which other programs do not lengthen; --flat N the memory over N requests.
 """
 
 from __future__ import annotations
@@ -298,14 +299,18 @@ async def at_rest(served: Served) -> None:
 
 async def mixed(served: Served, draw: Callable[[int], list[str]], worst: Request, rounds: int, seconds: float) -> Any:  # noqa: ANN401
     """Return the latencies of a client with a mention at a time, alone and beside another with the worst requests."""
-    answered = 0
+    answered, processes = 0, processes_of(served.process)
 
-    async def quiet() -> list[float]:
+    def clocks() -> tuple[float, float]:
+        # What Linux calls the processor clock of another process.
+        return time.perf_counter(), sum(time.clock_gettime(~process << 3 | 2) for process in processes)
+
+    async def quiet() -> list[tuple[float, float]]:
         found, until = [], time.perf_counter() + seconds
         while time.perf_counter() < until:
-            start = time.perf_counter()
+            start = clocks()
             await ask(served, draw(1))
-            found.append(time.perf_counter() - start)
+            found.append((clocks()[0] - start[0], clocks()[1] - start[1]))
             await asyncio.sleep(0.01)
         return found
 
@@ -316,18 +321,21 @@ async def mixed(served: Served, draw: Callable[[int], list[str]], worst: Request
                 await send(served, worst, local_addr=("127.0.0.2", 0))
                 answered += 1
 
-    alone, beside = list[float](), list[float]()
+    times: dict[str, list[tuple[float, float]]] = {"alone": [], "beside": []}
     for _ in range(rounds):
-        alone += await quiet()
+        times["alone"] += await quiet()
         tasks = [asyncio.create_task(greedy()) for _ in range(GREEDY)]
         await asyncio.sleep(1)
-        beside += await quiet()
+        times["beside"] += await quiet()
         for task in tasks:
             task.cancel()
         await at_rest(served)
-    figures = {"alone": quantiles(alone), "beside": quantiles(beside)}
-    ratios = {name: figures["beside"][name] / figures["alone"][name] for name in ("p50", "p99")}
-    return figures | {"ratio": ratios, "requests": [len(alone), len(beside), answered]}
+    found: dict[str, Any] = {"requests": [*map(len, times.values()), answered]}
+    for place, clock in enumerate(("clock", "processor")):
+        alone, beside = (quantiles([one[place] for one in some]) for some in times.values())
+        ratio = {name: beside[name] / alone[name] for name in alone}
+        found[clock] = {"alone": alone, "beside": beside, "ratio": ratio}
+    return found
 
 
 async def every_route(index: Path, seed: int, rounds: int, seconds: float, only: str) -> dict[str, Any]:

@@ -67,7 +67,8 @@ def mcp(spec: McpSpec) -> None:
     how = asdict(spec.running) | {"threads": threads, "target": spec.concepts.target}
     options = NormalizerOptions(error=spec.error, nil_error=spec.nil_error, filters=spec.concepts.filters(), **how)
     normalizer = Normalizer(index_of(spec.to, spec.given, threads=threads), options=options)
-    normalizer.encoder()
+    normalizer.normalize(["warm up"])
+    machine.settle()
     logs.configure()
     if spec.http is None:
         agents.server(normalizer, settings).run("stdio")

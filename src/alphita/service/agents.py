@@ -7,35 +7,39 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Annotated, Any, TypeAlias
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from alphita import __version__
 from alphita.answer.normalizer import Normalizer
-from alphita.answer.records import Candidate, Result
+from alphita.answer.records import Candidate
 from alphita.errors import AlphitaError
 from alphita.mappings.record import Decision
-from alphita.service import app, keys, logs
+from alphita.service import app, keys, logs, normalizing
+from alphita.service.batching import Batcher
 from alphita.service.concepts import Concept, Finder, find_concept
 from alphita.service.failures import Gate, Refusal, refusal_of
 from alphita.service.limits import Limits, Origins
 from alphita.service.normalizing import (
     AnnotateKind,
-    EncodeKind,
+    Answer,
     Found,
     FoundConcepts,
     Mention,
+    NormalizeKind,
     Question,
     Work,
     check_strings,
@@ -126,24 +130,31 @@ class Checked(BaseModel):
 Top = Annotated[int, Field(ge=1, le=100, description="candidates per string")]
 Strings = Annotated[list[str], Field(min_length=1, description="strings, each a disease, finding, drug or test")]
 Curie = Annotated[str, Field(description="CURIE, such as HP:0001250")]
+Asking: TypeAlias = Context
 Billable = Annotated[bool, Field(description="ICD-10-CM: only codes that can be billed")]
+
+
+# Candidates of all strings, and characters of all texts, of one call: what is larger keeps others waiting.
+MAX_CANDIDATES, MAX_TEXT = 1_000, 50_000
 
 
 class Tools:
     """The tools; each one's docstring, and the rule where it gives answers, is what a model reads of it."""
 
-    def __init__(self, normalizer: Normalizer, settings: Settings) -> None:
-        self._normalizer, self._settings = normalizer, settings
-        self._work, self._finder = Work(normalizer), Finder(normalizer.index)
+    def __init__(self, normalizer: Normalizer, settings: Settings, batcher: Batcher[Question, Any]) -> None:
+        self._normalizer, self._settings, self._batcher = normalizer, settings, batcher
+        self._finder = Finder(normalizer.index)
 
-    def normalize(self, mentions: Strings, top: Top = TOP, billable: Billable = False) -> AllDecided:
+    async def normalize(
+        self, asking: Asking, mentions: Strings, top: Top = TOP, billable: Billable = False
+    ) -> AllDecided:
         """Map medical strings to concepts of a terminology, each with a decision and its reason."""
-        return AllDecided(results=self._decided(mentions, top, billable))
+        return AllDecided(results=await self._decided(asking, mentions, top, billable))
 
-    def check_code(self, mention: str, concept_id: Curie, billable: Billable = False) -> Checked:
+    async def check_code(self, asking: Asking, mention: str, concept_id: Curie, billable: Billable = False) -> Checked:
         """Ask this before you write down a code for a string: it says whether the code may be used without a person."""
         self._check("concept_id", [concept_id])
-        [answer] = self._decided([mention], TOP, billable)
+        [answer] = await self._decided(asking, [mention], TOP, billable)
         rows = self._normalizer.allowed.row(concept_id), self._normalizer.allowed.row(answer.concept_id or "")
         if answer.decision != "accept":
             reason = f"{answer.decision}: {answer.reason}"
@@ -155,49 +166,63 @@ class Tools:
             reason = f"another code is accepted, {answer.concept_id}: {answer.reason}"
         return Checked(may_be_used=False, reason=reason, answer=answer)
 
-    def annotate(self, texts: Strings) -> AllMentioned:
+    async def annotate(self, asking: Asking, texts: Strings) -> AllMentioned:
         """Find the concepts that texts name. Only one whose is_present is true is a finding of the patient."""
         check_strings("texts", texts, self._settings.max_rows, self._settings.max_context)
-        found = self._work(AnnotateKind(False, None), [Question(text) for text in texts])
-        some = (Found.model_validate_json(one).annotations for one in found)
-        return AllMentioned(results=[OfText(mentions=[_mentioned(one) for one in mentions]) for mentions in some])
+        _check_size(sum(map(len, texts)), MAX_TEXT, "characters in all texts")
+        found = await self._ask(asking, AnnotateKind(False, None), texts)
+        return AllMentioned(results=await run_in_threadpool(lambda: [_of_text(one) for one in found]))
 
-    def lookup(self, concept_id: Curie) -> Concept:
+    async def lookup(self, asking: Asking, concept_id: Curie) -> Concept:
         """Show one concept: definition, synonyms, parents and children. This decides nothing."""
         self._check("concept_id", [concept_id])
-        if (found := find_concept(concept_id, self._normalizer.index, None)) is None:
+        found = await run_in_threadpool(find_concept, concept_id, self._normalizer.index, None)
+        if found is None:
             raise Refusal(404, "unknown_concept", "no concept has this id; find one with the tool search")
         return found
 
-    def search(self, text: str, top: Top = 20) -> FoundConcepts:
+    async def search(self, asking: Asking, text: str, top: Top = 20) -> FoundConcepts:
         """List concepts with names like a text, or with an id or code. A result is no answer: for that, normalize."""
         self._check("text", [text])
-        vector = self._work(EncodeKind(), [Question(text)])[0] if self._finder.needs_vector(text) else None
-        return FoundConcepts(concepts=self._finder.find(text, top, vector))
+        found = await normalizing.find(self._batcher, self._request(asking), self._finder, text, top)
+        return FoundConcepts(concepts=found)
 
-    def _decided(self, mentions: list[str], top: int, billable: bool) -> list[Decided]:
+    async def _decided(self, asking: Asking, mentions: list[str], top: int, billable: bool) -> list[Decided]:
         self._check("mentions", mentions)
-        among = self._normalizer.narrowed(billable=True) if billable else self._normalizer
-        return [decide(one) for one in among.normalize(mentions, top_k=top, explain=True)]
+        _check_size(len(mentions) * top, MAX_CANDIDATES, "candidates of all mentions")
+        if billable:
+            self._normalizer.narrowed(billable=True)  # says so, where the index does not tell
+        found = await self._ask(asking, NormalizeKind(top, True, billable), mentions)
+        return await run_in_threadpool(lambda: [decide(Answer.model_validate_json(one)) for one in found])
+
+    async def _ask(self, asking: Asking, kind: Hashable, strings: Sequence[str]) -> list[Any]:
+        questions = [Question(string) for string in strings]
+        return await normalizing.ask(self._batcher, self._request(asking), kind, questions)
+
+    def _request(self, asking: Asking) -> Request:
+        """Return the request of HTTP, with client and deadline; over stdin there is one client, with the same time."""
+        state = {"deadline": time.monotonic() + self._settings.seconds}
+        return asking.request_context.request or Request({"type": "http", "state": state})
 
     def _check(self, name: str, strings: Sequence[str]) -> None:
         check_strings(name, strings, self._settings.max_rows, self._settings.max_characters)
 
 
-def server(normalizer: Normalizer, settings: Settings) -> MCPServer:
-    """Return the server with its tools.
+def _check_size(size: int, most: int, what: str) -> None:
+    if size > most:
+        raise Refusal(422, "too_many", f"{size:,} {what}, at most {most:,} a call")
 
-    Args:
-        settings: `max_rows`, `max_characters` and `max_context` limit what is asked.
-    """
+
+def server(normalizer: Normalizer, settings: Settings) -> MCPServer:
+    """Return the server with its tools; the limits of the settings are those of each call."""
     made = MCPServer("alphita", version=__version__, instructions=RULE, log_level="ERROR", subscriptions=False)
     # Its messages may hold what was asked.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
-    tools, lock = Tools(normalizer, settings), threading.Lock()
+    tools = Tools(normalizer, settings, normalizing.batcher(Work(normalizer), settings))
     for tool in (tools.normalize, tools.check_code, tools.annotate, tools.lookup, tools.search):
         rule = RULE if tool in (tools.normalize, tools.annotate) else ""
         about = " ".join(filter(None, [*(tool.__doc__ or "").split(), rule]))
-        made.add_tool(_bounded(tool, lock), description=about, annotations=READ_ONLY, structured_output=True)
+        made.add_tool(_bounded(tool), description=about, annotations=READ_ONLY, structured_output=True)
     return made
 
 
@@ -205,10 +230,10 @@ def _prefix_of(concept_id: str | None) -> str:
     return (concept_id or "").partition(":")[0]
 
 
-def decide(result: Result) -> Decided:
+def decide(result: Answer) -> Decided:
     """Return what a model is told: a code only if it may be used."""
     decision = result.decision or ("nil" if result.concept_id is None else "review")
-    reason = str(result.explanation)
+    reason = result.explanation or ""
     if result.decision is None:
         reason += "; this index has no calibration, so that nothing is accepted"
     is_usable = decision == "accept"
@@ -225,6 +250,10 @@ def decide(result: Result) -> Decided:
 
 def _suggestion(one: Candidate) -> Suggestion:
     return Suggestion(**{name: getattr(one, name) for name in Suggestion.model_fields})
+
+
+def _of_text(found: bytes) -> OfText:
+    return OfText(mentions=[_mentioned(one) for one in Found.model_validate_json(found).annotations])
 
 
 def _mentioned(one: Mention) -> Mentioned:
@@ -250,18 +279,14 @@ def _mentioned(one: Mention) -> Mentioned:
     )
 
 
-def _bounded(tool: Callable[..., Any], lock: threading.Lock) -> Callable[..., Any]:
-    """Return a tool that answers one call at a time, whose errors say what to do and nothing that was sent.
-
-    Of a call only the number of strings is logged.
-    """
+def _bounded(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return a tool whose errors say what to do and nothing that was sent; of a call only the size is logged."""
 
     @functools.wraps(tool)
-    def called(**given: Any) -> Any:  # noqa: ANN401 - of the tool
+    async def called(**given: Any) -> Any:  # noqa: ANN401 - of the tool
         rows = max((len(value) for value in given.values() if isinstance(value, list)), default=1)
         try:
-            with lock:
-                found = tool(**given)
+            found = await tool(**given)
         except (AlphitaError, Refusal) as error:
             refusal = error if isinstance(error, Refusal) else refusal_of(error)
             logs.event("tool", tool=tool.__name__, rows=rows, refused=refusal.code)

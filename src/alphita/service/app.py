@@ -276,14 +276,7 @@ def create(
 
     def serving(opened: Opened) -> Serving:
         normalizer, terminology, further = opened
-        batcher: Batcher[normalizing.Question, Any] = Batcher(
-            normalizing.Work(normalizer),
-            cost=normalizing.cost,
-            budget=settings.batch_tokens,
-            window=settings.window_ms / 1000,
-            capacity=settings.queue,
-            observe=figures.batch,
-        )
+        batcher = normalizing.batcher(normalizing.Work(normalizer), settings, figures.batch)
         made, routes, finders = (
             Serving(normalizer, batcher, further),
             FastAPI(openapi_url=None, dependencies=[Depends(access.check)]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -27,7 +27,7 @@ from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
 from alphita.review.records import Unknown
 from alphita.service import concepts
-from alphita.service.batching import CHARACTERS_A_TOKEN, TURN, Batcher, OutOfTime, QueueFull, tokens
+from alphita.service.batching import CHARACTERS_A_TOKEN, TURN, Batch, Batcher, OutOfTime, QueueFull, tokens
 from alphita.service.concepts import EVERYTHING, Finder, Finders, FoundConcept, Narrowed
 from alphita.service.failures import Refusal, documented, media_type, unknown
 from alphita.service.settings import Settings
@@ -258,6 +258,15 @@ def encode(result: Result, top: int) -> bytes:
 def cost(question: Question) -> int:
     """Return about how many tokens a question costs; those of a long text are not cut."""
     return max(tokens(question.string), len(question.string) // CHARACTERS_A_TOKEN)
+
+
+def batcher(
+    work: Work, settings: Settings, observe: Callable[[Batch], None] = lambda batch: None
+) -> Batcher[Question, Any]:
+    """Return what answers questions in batches, by work."""
+    window = settings.window_ms / 1000
+    limits: dict[str, Any] = {"budget": settings.batch_tokens, "window": window, "capacity": settings.queue}
+    return Batcher(work, cost=cost, observe=observe, **limits)
 
 
 async def json_only(request: Request) -> None:
