@@ -90,6 +90,14 @@ def test_no_number_is_given_twice_and_the_guards_are_there_again(reviews):
                 connection.exec_driver_sql(change)
 
 
+def test_what_a_file_brought_is_brought_again_after_it_was_removed(reviews):
+    brought = row(50, decided=(Decision("import:x:file", "codes", 0, "ann", "accept", TOE, at=OLD),))
+    for _ in range(2):
+        assert reviews.add_rows("codes", [brought]).decided == 1
+        assert reviews.add_rows("codes", [brought]).decided == 0
+        assert told(reviews.purge("codes", LIMIT, "boss"))[0][1] in (1, 3)
+
+
 def test_what_breaks_off_removes_nothing(reviews, monkeypatch):
     before = counts(reviews)
     with pytest.raises(InputError, match="must not be empty"):

@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from alphita import artefact
 from alphita.review import deciding, rows, rules, tables
 from alphita.review.database import run
 from alphita.review.files import KIND, UNNAMED
@@ -88,14 +87,15 @@ def add_rows(
         stored += deciding.add(connection, project_id, made)
     deciding.refresh(connection, [one.row for one in stored])
     if stored:
-        action = f"{KIND}:{artefact.hash_json([one.uid for one in stored])[:32]}"
+        # After a purge, a file may bring the same decisions again.
+        action = f"{rules.OF_FILES}{stored[0].id}"
         deciding.note(connection, action, KIND, project_id, by, {"decisions": len(stored)})
     return Added(new, known, len(stored), overtaken)
 
 
 def _replaces(decision: Decision, last: Decision, *, guarded: bool) -> bool:
     """Tell whether a decision of a file takes the place of the one in force, which is another."""
-    if last.uid.startswith(f"{KIND}:"):
+    if last.uid.startswith(rules.OF_FILES):
         # A corrected file brings the time of the first one again.
         return decision.at >= last.at
     return decision.at > last.at and not guarded

@@ -73,7 +73,7 @@ _UNDONE_BY = (
 _OWN = (
     ALL.where(_decision.project == bindparam("in_project"), _decision.reviewer == bindparam("by"))
     # What a file brought is not the newest thing that its reviewer did.
-    .where(_decision.id > bindparam("after"), STANDING, _decision.uid.not_like("import:%"))
+    .where(_decision.id > bindparam("after"), STANDING, _decision.uid.not_like(f"{rules.OF_FILES}%"))
     .order_by(_decision.id.desc())
 )
 _LAST_OWN, _OWN_BULK = _OWN.limit(1), _OWN.where(_decision.bulk == bindparam("action"))
@@ -166,7 +166,7 @@ def now(connection: Connection) -> str:
     """Return the time, none before the newest decision, which another server may have stored by its own clock."""
     newest = run(connection, _NEWEST_AT).fetchone()
     # A file brings times of its own.
-    if newest is not None and not newest[1].startswith("import:"):
+    if newest is not None and not newest[1].startswith(rules.OF_FILES):
         rules.keep_ahead(newest[0])
     return rules.now()
 

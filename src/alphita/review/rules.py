@@ -20,6 +20,8 @@ _CURIES = re.compile(r"[^\s:|]+:[^\s|]+(\|[^\s:|]+:[^\s|]+)*")
 _RELATIONS = get_args(Relation)
 # A time without a zone is read as UTC; where it was written, the clock may be that much ahead.
 _AHEAD = timedelta(hours=14)
+# How the uids begin of what files bring.
+OF_FILES = "import:"
 # The meanings of a row that are no concept.
 NIL, REJECTED = "", "!"
 
@@ -112,6 +114,9 @@ def check_actor(reviewer: str, uid: str) -> None:
     for name, value in (("reviewer", reviewer), ("uid", uid)):
         if not value.strip():
             raise InputError("must not be empty", field=name)
+    # Else anybody could tell by one what others decided, or keep a file out.
+    if uid.startswith(OF_FILES):
+        raise InputError(f"must not begin with {OF_FILES!r}", field="uid")
 
 
 def check_meaning(concept_id: str | None, relation: str | None) -> None:
