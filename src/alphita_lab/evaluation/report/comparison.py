@@ -21,16 +21,8 @@ from alphita_lab.evaluation.scoring.results import Metric, Result
 if TYPE_CHECKING:
     from rich.console import Group
 
-# A statistic's module, in earlier reports too: of "alphita.evaluation", before `scoring` held it and after.
-STATISTICS = re.compile(r"alphita(?:_lab)?\.evaluation\.(?:(scoring|benchmarks)\.)?(\w+)")
-# Modules and statistics of earlier reports -> where, and what, they are now.
-MOVED = {
-    "scoring.relation_classifier": "scoring.results",
-    "benchmarks.classification": "benchmarks._finetuned",
-    "benchmarks.retrieval": "benchmarks._finetuned",
-    "benchmarks._terminology_targets": "scoring.clustering",
-}
-RENAMED = {"set_f1": "pair_f1", "one_line": "ratio_to_sum"}
+# A statistic's module.
+STATISTICS = re.compile(r"alphita_lab\.evaluation\.(?:scoring|benchmarks)\.\w+")
 SIDES = ("first", "second")
 HEADS = ("system", "metric", *SIDES, "first - second", "p", "n")
 ORIGIN = ("commit", "alphita_version", "seed", "machine", "packages")
@@ -183,14 +175,11 @@ def _metrics(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Metric
     metrics = []
     for metric in ours["metrics"]:
         module, _, name = metric["statistic"].partition(":")
-        known = STATISTICS.fullmatch(module)
         # A report is data: nothing but this package's own functions is imported for it.
-        if metric["name"] not in both or known is None or not name.isidentifier():
+        if metric["name"] not in both or not STATISTICS.fullmatch(module) or not name.isidentifier():
             continue
         try:
-            place = f"{known[1] or 'scoring'}.{known[2]}"
-            place = f"alphita_lab.evaluation.{MOVED.get(place, place)}"
-            statistic = getattr(importlib.import_module(place), RENAMED.get(name, name))
+            statistic = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError):
             continue
         metrics.append(

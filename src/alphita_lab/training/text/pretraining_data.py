@@ -229,8 +229,8 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
             )
     everyone.wait()
     packed = sequences.read_spans(folder)
-    # Said where a run goes on, too; what an earlier version made has no such count.
-    rejected = packed.counts.get("rejected", 0)
+    # Said where a run goes on, too.
+    rejected = packed.counts["rejected"]
     if rejected and everyone.first:
         say(_unusable(rejected, sources))
     if forms is not None and not packed.counts["entities"] and everyone.first:
