@@ -11,9 +11,6 @@ from alphita.cli._from_spec import with_options
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.options import HOW, Running, group, option
 
-# As is usual on web text; see alphita_lab.training.terms.bitext.
-RATIO_THRESHOLD = 1.06
-
 
 @dataclass(frozen=True, kw_only=True)
 class BitextSpec:
@@ -38,8 +35,7 @@ class BitextSpec:
     )
     source: str = option("en", help="Language of A.")
     k: int = option(4, least=1, panel=HOW, help="Neighbours that each cosine is compared with.")
-    margin: str = option("ratio", panel=HOW, help="Kind of margin: ratio, distance or absolute.")
-    threshold: float | None = option(None, help=f"Minimum margin; {RATIO_THRESHOLD} for ratio, required for others.")
+    threshold: float = option(1.06, help="Minimum margin: a cosine by the mean of those around it.")
     split: Path | None = option(None, help="Split whose held-out strings to leave out.")
     running: Running = group(Running, panel=HOW)
     force: bool = option(False, help="Replace an existing file.")
@@ -55,25 +51,19 @@ def bitext(spec: BitextSpec) -> None:
     import numpy as np
 
     from alphita.encoder.encoder import TermEncoder
-    from alphita.registry import unknown
     from alphita.terminology import languages
     from alphita.terminology.splits import Split
     from alphita_lab.training.terms import aligned_pairs, terminology_pairs
     from alphita_lab.training.terms import bitext as mining
 
     artefact.refuse_existing(spec.output, spec.force, " to replace it")
-    if spec.margin not in mining.MARGINS:
-        raise UsageError(unknown("margin", spec.margin, mining.MARGINS))
-    if spec.threshold is None and spec.margin != "ratio":
-        raise UsageError(f"--margin {spec.margin} needs a --threshold, for none is usual")
     source, *others = map(languages.known, [spec.source, *spec.language])
     known = _strings(spec.sources, [source])[source]
     by_language = _strings(spec.targets, others, besides=source)
     how: dict[str, Any] = {
         "source_language": source,
         "k": spec.k,
-        "margin": spec.margin,
-        "threshold": RATIO_THRESHOLD if spec.threshold is None else spec.threshold,
+        "threshold": spec.threshold,
         "exclude": frozenset() if spec.split is None else Split.load(spec.split).cleaned,
     }
     encoder = TermEncoder.load(spec.encoder, **asdict(running))

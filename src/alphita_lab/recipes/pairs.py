@@ -12,6 +12,7 @@ Deviations from sentence-transformers:
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
@@ -147,20 +148,22 @@ def train(
         )
 
     # Loop, and the model.
-    def accuracy(own: TermEncoder) -> dict[str, float]:
-        from alphita_lab.training.terms.names import nearest_rows
-
-        among = np.unique(data.positives)
-        vectors = own.encode([data.strings[row] for row in among])
-        nearest = among[nearest_rows(own.encode([data.strings[row] for row in data.anchors[held]]), vectors)]
-        return {"dev_acc1": float((data.groups[nearest] == data.groups[data.anchors[held]]).mean())}
-
     return run.fit(
         TermSteps.of(run, data.strings, draw, loss),
         f"pairs: {len(trained):,}, {int((data.negatives >= 0).sum()):,} with a negative; {len(data.strings):,} strings",
         length=length,
-        evaluate=accuracy if len(held) else None,
+        evaluate=partial(_accuracy, data, held) if len(held) else None,
     )
+
+
+def _accuracy(data: StringPairs, held: NDArray[np.int64], encoder: TermEncoder) -> dict[str, float]:
+    """Return the share of held-out anchors to which a positive of theirs is the nearest of all positives."""
+    from alphita_lab.training.terms.names import nearest_rows
+
+    among = np.unique(data.positives)
+    vectors = encoder.encode([data.strings[row] for row in among])
+    nearest = among[nearest_rows(encoder.encode([data.strings[row] for row in data.anchors[held]]), vectors)]
+    return {"dev_acc1": float((data.groups[nearest] == data.groups[data.anchors[held]]).mean())}
 
 
 def _dev(data: StringPairs, wanted: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

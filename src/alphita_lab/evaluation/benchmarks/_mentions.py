@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from xml.etree import ElementTree
 
 from pydantic import Field
 
@@ -255,16 +254,15 @@ def mantra(source: Source, options: names.NameOptions) -> Data:
     scorer released with CODER reads one concept a line, so a mention with three concepts is three queries, each with
     one right answer: that is "one-line score", and what Yuan et al. 2020 and 2022 print as F1.
 
-    Three layouts are read: the corpus as on GitHub (brat: LANGUAGE/CORPUS_*/UNIT.ann), as of the Mantra project (XML:
-    Medline_GSC_es_man.xml), and a table with the columns language, subcorpus, unit, span, mention, cui and group. The
-    XML layout was read only in files of our own.
+    Two layouts are read: the corpus as on GitHub (brat: LANGUAGE/CORPUS_*/UNIT.ann), and a table with the columns
+    language, subcorpus, unit, span, mention, cui and group.
     """
-    paths = source.files("Mantra-GSC/*/*/*.ann", "*/*_ec22-cui-best_man/*.ann", "*_GSC_*_man.xml", "mantra*.tsv")
+    paths = source.files("Mantra-GSC/*/*/*.ann", "*/*_ec22-cui-best_man/*.ann", "mantra*.tsv")
     kind = paths[0].name.removesuffix(".gz").rpartition(".")[2]
     sets: dict[tuple[str, str, str, str], list[Annotation]] = {}
     without_cui = 0
     for path in paths:
-        for annotation in {"ann": _read_brat, "xml": _read_xml}.get(kind, _read_table)(path):
+        for annotation in (_read_brat if kind == "ann" else _read_table)(path):
             language = _known(annotation.language, MANTRA_LANGUAGES, "is no language of MANTRA", path, annotation.line)
             corpus = _known(annotation.corpus, MANTRA_CORPORA, "is no part of MANTRA", path, annotation.line)
             if CUI.fullmatch(annotation.cui):
@@ -327,32 +325,6 @@ def _read_brat(path: Path) -> Iterator[Annotation]:
     for key, (cui, span, mention) in concepts.items():
         unit = path.name.removesuffix(".gz").removesuffix(".ann")
         yield Annotation(language, corpus, unit, span, mention, cui, groups.get(key, ""))
-
-
-def _read_xml(path: Path) -> Iterator[Annotation]:
-    """Read one file: document elements hold unit elements, each with a text and an e with offset, len, cui and grp."""
-    corpus, _, tag = path.name.removesuffix(".gz").removesuffix("_man.xml").split("_")
-    language = next((name for name, known in MANTRA_LANGUAGES.items() if known == tag), tag)
-    try:
-        root = ElementTree.fromstring(textio.read_text(path))
-    except ElementTree.ParseError as error:
-        raise InputError(f"not XML: {error}", file=path) from None
-    for unit in root.iter("unit"):
-        text = unit.findtext("text") or ""
-        for element in unit.iter("e"):
-            try:
-                start, length = int(element.attrib["offset"]), int(element.attrib["len"])
-                cuis, group = element.attrib["cui"], element.get("grp", "")
-            except (KeyError, ValueError) as error:
-                problem = f"an annotation lacks offset, len or cui: {error}"
-                raise InputError(problem, file=path, field="e", value=dict(element.attrib)) from None
-            mention = text[start : start + length].strip()
-            if not mention:
-                raise InputError(
-                    "an annotation lies outside its text", file=path, field="e", value=dict(element.attrib)
-                )
-            for cui in re.split(r"[|,;\s]+", cuis):
-                yield Annotation(language, corpus, unit.get("id", ""), f"{start} {length}", mention, cui, group.upper())
 
 
 OMOP_MATCH = ("target_concept_id", "target_concept_name", "predicate")

@@ -274,25 +274,10 @@ def build(
             reservoir.add(texts, matches)
             if settings.sequence_tokens:
                 _write_sequences(texts, matches, tokenizer, settings, kept_sequences, counts)
-        counts["mentions"] = int(reservoir.counts.sum())
-        first = corpus[0] if corpus else None
-        if not counts["mentions"]:
-            raise InputError(
-                f"no name of the terminology occurs in it: {counts['words']:,} words, {len(forms.strings):,} names",
-                file=first,
-                remedy="look at --language and --text-field",
-            )
         met = reservoir.counts > 0
-        counts |= {"forms": int(met.sum()), "rejected": rejects.count}
+        counts |= {"mentions": int(reservoir.counts.sum()), "forms": int(met.sum()), "rejected": rejects.count}
         counts |= _write_windows(reservoir, tokenizer, settings.window, kept_windows)
-        if not counts["windows"] and not counts["sequences"] and not counts["windows_near_held_out"]:
-            raise InputError(
-                f"none of its {counts['mentions']:,} mentions fits a window",
-                field="window",
-                value=settings.window,
-                file=first,
-                remedy="give a longer one, such as the paper's 32",
-            )
+        _check_found(counts, len(forms.strings), settings.window, corpus[0] if corpus else None)
         numbers = (np.cumsum(met) - 1).astype(np.int32)
         kept_windows.finish(numbers)
         kept_sequences.finish(numbers)
@@ -308,6 +293,16 @@ def build(
             corpus={str(file): artefact.hash_file(file) for file in corpus},
         )
     return counts
+
+
+def _check_found(counts: dict[str, int], names: int, window: int, file: Path | None) -> None:
+    """Refuse a corpus in which no mention is found, or none that fits a window."""
+    if not counts["mentions"]:
+        problem = f"no name of the terminology occurs in it: {counts['words']:,} words, {names:,} names"
+        raise InputError(problem, file=file, remedy="look at --language and --text-field")
+    if not counts["windows"] and not counts["sequences"] and not counts["windows_near_held_out"]:
+        problem, remedy = f"none of its {counts['mentions']:,} mentions fits", "give a longer one: the paper's is 32"
+        raise InputError(problem, field="window", value=window, file=file, remedy=remedy)
 
 
 def _counted(texts: Iterable[str], counts: dict[str, int]) -> Iterator[str]:

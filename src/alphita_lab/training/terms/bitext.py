@@ -3,9 +3,7 @@
 With NN_k(x) the k strings of the other language nearest to x,
 
     m(x, y) = [ sum_{z in NN_k(x)} cos(x, z) + sum_{z in NN_k(y)} cos(y, z) ] / 2k
-    margin(x, y) = cos(x, y) / m(x, y)        "ratio"
-                 = cos(x, y) - m(x, y)        "distance"
-                 = cos(x, y)                  "absolute"
+    margin(x, y) = cos(x, y) / m(x, y)
 """
 
 from __future__ import annotations
@@ -21,14 +19,13 @@ from alphita.terminology.text import clean
 from alphita_lab.training.terms.aligned_pairs import AlignedPairs, Collected
 from alphita_lab.training.terms.mining import Encoder
 
-MARGINS = ("ratio", "distance", "absolute")
 QUERIES_AT_ONCE = 4096
 ORIGIN = "mined"
 Float32 = NDArray[np.float32]
 
 
 def mine(
-    source_vectors: Float32, target_vectors: Float32, *, k: int = 4, margin: str = "ratio", threshold: float = -np.inf
+    source_vectors: Float32, target_vectors: Float32, *, k: int = 4, threshold: float = -np.inf
 ) -> tuple[NDArray[np.int64], Float32]:
     """Return the mutual nearest neighbours by margin. All vectors are compared, some thousands at a time.
 
@@ -45,8 +42,8 @@ def mine(
     forward, forward_rows = _neighbours(source, target, k)
     backward, backward_rows = _neighbours(target, source, k)
     source_mean, target_mean = forward.mean(1), backward.mean(1)
-    to_target = _margins(margin, forward, (source_mean[:, None] + target_mean[forward_rows]) / 2)
-    to_source = _margins(margin, backward, (target_mean[:, None] + source_mean[backward_rows]) / 2)
+    to_target = _margins(forward, (source_mean[:, None] + target_mean[forward_rows]) / 2)
+    to_source = _margins(backward, (target_mean[:, None] + source_mean[backward_rows]) / 2)
     n = np.arange(len(source))
     best = to_target.argmax(1)
     margins, found = to_target[n, best], forward_rows[n, best]
@@ -63,14 +60,13 @@ def mine_strings(
     *,
     source_language: str = "en",
     k: int = 4,
-    margin: str = "ratio",
     threshold: float = -np.inf,
     exclude: frozenset[str] = frozenset(),
 ) -> tuple[AlignedPairs, Float32]:
     """Mine pairs of strings, cleaned, each once, with the checks that all aligned pairs go through."""
     written = [_distinct(strings, exclude) for strings in (sources, targets)]
     vectors = [encoder.encode(list(strings)) for strings in written]
-    rows, margins = mine(*vectors, k=k, margin=margin, threshold=threshold)
+    rows, margins = mine(*vectors, k=k, threshold=threshold)
     originals = [list(strings.values()) for strings in written]
     collected = Collected(source_language)
     kept = []
@@ -89,12 +85,8 @@ def _neighbours(queries: Float32, among: Float32, k: int) -> tuple[Float32, NDAr
     return np.concatenate(similarity), np.concatenate(rows)
 
 
-def _margins(kind: str, cosines: Float32, means: Float32) -> Float32:
+def _margins(cosines: Float32, means: Float32) -> Float32:
     """Return the margin of each cosine against the mean of its neighbourhoods, same shapes."""
-    if kind == "absolute":
-        return cosines
-    if kind == "distance":
-        return cosines - means
     return np.where(means > 0, cosines / np.where(means > 0, means, 1), -np.inf).astype(np.float32)
 
 

@@ -373,20 +373,14 @@ def test_a_file_of_names_has_no_languages_and_sources(name: str) -> None:
         load(name, languages="en")
 
 
-@pytest.mark.parametrize("file", ["mantra_en_fr.tsv", "Medline_GSC_fr_man.xml"])
-def test_mantra_in_other_layouts(tmp_path: Path, file: str) -> None:
-    packed = gzip.compress((FILES / "mantra" / "other_layouts" / file).read_bytes())
-    (tmp_path / f"{file}.gz").write_bytes(packed)
+def test_mantra_as_a_table(tmp_path: Path) -> None:
+    packed = gzip.compress((FILES / "mantra" / "other_layouts" / "mantra_en_fr.tsv").read_bytes())
+    (tmp_path / "mantra_en_fr.tsv.gz").write_bytes(packed)
     shutil.copy(FILES / "mantra" / "open_cui_names.tsv", tmp_path)
     data = load("mantra", tmp_path)
     queries = list(
         zip([parts[0] for parts in data.queries.parts], data.queries.columns["part"], data.sizes, strict=True)
     )
-    if file.endswith("xml"):
-        assert queries == [("genou grognon", "fr Medline", 2), ("lanterne", "fr Medline", 1)]
-        assert data.queries.gold[0] == (frozenset({"C0000001", "C0000005"}),)
-        assert data.queries.columns["group"] == ["DISO", "OBJC"]
-        return
     assert queries == [("grumbling knee", "en EMEA", 2), ("lantern", "en Patents", 1), ("rien", "fr Medline", 1)]
     assert data.notes["annotations left out for want of a CUI"] == 1
     result = run(data)
@@ -577,17 +571,13 @@ def test_a_split_of_another_terminology_is_refused(many: Terminology, umls: Term
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 
-XML = "<Corpus><document><unit><text>ab</text>{}</unit></document></Corpus>"
 TABLE = (FILES / "mantra" / "other_layouts" / "mantra_en_fr.tsv").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("EMEA_GSC_de_man.xml", "<Corpus><document>", "not XML"),
-        ("EMEA_GSC_de_man.xml", XML.format('<e offset="0" len="1"/>'), "lacks offset"),
-        ("EMEA_GSC_de_man.xml", XML.format('<e offset="9" len="1" cui="C"/>'), "outside"),
-        ("EMEA_GSC_de_man.xml", "<Corpus/>", "holds no annotation"),
+        ("mantra.tsv", TABLE.partition("\n")[0] + "\n", "holds no annotation"),
         ("mantra.tsv", TABLE.replace("French", "Italian"), "is no language of MANTRA"),
         ("mantra.tsv", TABLE.replace("Patents", "Books"), "is no part of MANTRA"),
         ("mantra.tsv", TABLE.replace("\tlantern\t", "\t\t"), "tsv:4: has no mention"),
