@@ -67,7 +67,7 @@ def read_sample(path: Path) -> Sample:
     return sample
 
 
-def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, Any]:
+def run(folder: Path, sample: Path, *, to: Path | str = SOURCE, threads: int | None = None) -> dict[str, Any]:
     """Answer local codes and sample, write the files into `folder`, and return the report, also in report.json."""
     from alphita.answer.normalizer import Normalizer
     from alphita.index.sources import index_of
@@ -75,7 +75,7 @@ def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, 
     known = read_sample(sample)
     questions = _asked(shipped.find("examples/local_codes.csv"), known)
     folder.mkdir(parents=True, exist_ok=True)
-    normalizer = Normalizer(index_of(SOURCE, threads=threads), threads=threads)
+    normalizer = Normalizer(index_of(to, threads=threads), threads=threads)
     say(f"answering {len(questions.mentions):,} strings …")
     normalizer.prepare([*questions.mentions, *filter(None, questions.contexts)])
     results = normalizer.normalize(questions.mentions, top_k=TOP_K, contexts=questions.contexts, explain=True)
@@ -162,7 +162,7 @@ def _report(folder: Path, figures: Mapping[str, Any], sample: Path, normalizer: 
     return report.write(folder / REPORT, dict(figures), provenance=report.provenance(config=config, seed=0, data=data))
 
 
-def show(report: Mapping[str, Any], folder: Path) -> None:
+def show(report: Mapping[str, Any], folder: Path, *, to: Path | str = SOURCE) -> None:
     """Print the first answers, what the sample's answers are worth, where the files lie and what to try next."""
     from rich import box
     from rich.table import Table
@@ -187,8 +187,8 @@ def show(report: Mapping[str, Any], folder: Path) -> None:
     console.print("Next:")
     for command in (
         "alphita serve --demo",
-        f"alphita normalize YOUR.csv --column NAME --to {SOURCE} -o mapped.csv",
-        "alphita quickstart --train",
+        f"alphita normalize YOUR.csv --column NAME --to {to} -o mapped.csv",
+        "alphita quickstart --train" if to == SOURCE else "alphita train --list",
     ):
         console.print(f"  {command}", soft_wrap=True, markup=False)
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from alphita.answer.normalizer import Normalizer
 from alphita.answer.records import Candidate, Result
 from alphita.cli.quickstart import quickstart as command
 from alphita.errors import InputError, UsageError
-from alphita.index.store import Index
 from alphita.quickstart import Sample, measure, read_sample, run
 from alphita_lab import quickstart_training
-from tests.doubles import HashEncoder
 
 
 def test_as_spreadsheets_write_it(tmp_path):
@@ -68,19 +65,3 @@ def test_what_it_measures():
 def test_small_is_a_kind_of_training():
     with pytest.raises(UsageError, match="--small goes with --train"):
         command(small=True)
-
-
-@pytest.mark.parametrize(
-    ("options", "mention", "most", "concepts"),
-    [
-        ({"ranking": "letters"}, "  SEIZURES", 1, ["T:1"]),
-        ({"ranking": "letters"}, "qqq", 3, []),
-        # "cold" is T:3's and T:5's exact term, and related to T:4: in the normaliser's order.
-        ({"ranking": "letters"}, "cold", 3, ["T:3", "T:5", "T:4"]),
-        # A ranking knows no floor.
-        ({"encoder": HashEncoder(), "floor": 1.0}, "hedache", 1, ["T:2"]),
-    ],
-)
-def test_concepts_are_ranked_once_each(index_path, options, mention, most, concepts):
-    normalizer = Normalizer(Index.open(index_path), **options)
-    assert quickstart_training.ranking_of(normalizer, [mention], most) == [concepts]

@@ -29,8 +29,8 @@ def quickstart(
 ) -> None:
     """Map messy clinical strings to the Human Phenotype Ontology, and measure the accuracy.
 
-    With --train: train an encoder on the ontology, and compare it with its starting point. Finished stages are skipped;
-    an interrupted training run continues.
+    With --train: train an encoder on the ontology, and compare it with its starting point. What is already in the
+    folder is used again; an interrupted training run continues.
     """
     from alphita import machine, registry
 

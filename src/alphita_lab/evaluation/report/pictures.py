@@ -54,14 +54,6 @@ def chapters(terminology: Terminology, rows: Sequence[int]) -> list[str | None]:
     return names
 
 
-def synonym_map(
-    before: Vectors, after: Vectors, concept: NDArray[np.int64], names: Sequence[str], out: Path | str
-) -> tuple[float, float]:
-    """Draw the terms of some concepts before and after training, as `term_maps` does; return both silhouettes."""
-    scores = term_maps({"Before training": before, "After training": after}, concept, names, out)
-    return scores["Before training"], scores["After training"]
-
-
 def term_maps(
     encoders: Mapping[str, Vectors], concept: NDArray[np.int64], names: Sequence[str], out: Path | str, *, seed: int = 0
 ) -> dict[str, float]:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from alphita_lab.evaluation.report.pictures import chapters, choose_concepts, synonym_map, term_maps, type_maps
+from alphita_lab.evaluation.report.pictures import chapters, choose_concepts, term_maps, type_maps
 
 
 def test_concepts_are_chosen_among_those_with_most_terms() -> None:
@@ -38,15 +38,15 @@ def test_draws_a_png_and_returns_the_silhouettes(tmp_path) -> None:
     after, _ = toy(12, 6, 0.2)
     out = tmp_path / "map.png"
     names = [f"Concept {number} of $ and a name much too long for the legend" for number in range(12)]
-    first = synonym_map(before, after, concept, names, out)
-    assert first[0] == pytest.approx(silhouette_score(before, concept, metric="cosine"))
-    assert first[1] > 0.8 > first[0] + 0.3
+    scores = term_maps({"before": before, "after": after}, concept, names, out)
+    assert scores["before"] == pytest.approx(silhouette_score(before, concept, metric="cosine"))
+    assert scores["after"] > 0.8 > scores["before"] + 0.3
     data = out.read_bytes()
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", data[16:24])
     assert (width, height) == (1600, 912)
     # The same input gives the same picture.
-    synonym_map(before, after, concept, names, tmp_path / "again.png")
+    term_maps({"before": before, "after": after}, concept, names, tmp_path / "again.png")
     assert (tmp_path / "again.png").read_bytes() == data
 
 
@@ -59,11 +59,6 @@ def test_several_encoders_side_by_side(tmp_path) -> None:
     assert scores["wider"] == pytest.approx(scores["near $"], abs=1e-5)
     assert scores["near $"] > scores["far"]
     assert struct.unpack(">II", out.read_bytes()[16:24]) == (2400, 912)
-    # The panels of two encoders are those of synonym_map.
-    pair = term_maps({"Before training": encoders["far"], "After training": near}, concept, list("abc"), out)
-    same = tmp_path / "same.png"
-    assert synonym_map(encoders["far"], near, concept, list("abc"), same) == tuple(pair.values())
-    assert same.read_bytes() == out.read_bytes()
 
 
 def test_concepts_by_type(tmp_path) -> None:
