@@ -611,7 +611,8 @@ def neighbours_share(segment: Segment, table: CandidateTable) -> tuple[Float32, 
         return np.zeros(len(table.concept), np.float32), np.zeros(len(table.concept), np.float32)
     weight = np.exp(SHARPNESS * (table.best_cosine - top[table.request]))
     weight /= np.bincount(table.request, weight, minlength=n)[table.request]
-    starts, counts = segment.parent_offsets[table.concept], np.diff(segment.parent_offsets)[table.concept]
+    starts = segment.parent_offsets[table.concept]
+    counts = segment.parent_offsets[table.concept + 1] - starts
     ends = np.cumsum(counts)
     place = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
     child = np.repeat(np.arange(len(counts)), counts)

@@ -188,15 +188,17 @@ class Pipeline:
             with self._making:
                 featurizer = self._featurizer
             features = featurizer(Asked(questions.queries, own, questions.mentions, found, view, owner), table)
-            vetoed = np.isin(np.arange(len(table.request)), [*conflicts])
-            features = features._replace(vetoed=features.vetoed | vetoed)
+            features.vetoed[[*conflicts]] = True
         return Scored(questions.queries, table, features, found.exhausted, found.routes, penalty, conflicts)
 
     def _tested(
         self, questions: Questions, table: CandidateTable
     ) -> tuple[NDArray[np.float64], dict[int, tuple[str, ...]]]:
         """Return `Scored.penalty` and `Scored.conflicts`, by what mentions say about laboratory tests."""
-        lost, conflicts = np.zeros(len(table.request)), {}
+        lost: NDArray[np.float64] = np.zeros(len(table.request))
+        conflicts: dict[int, tuple[str, ...]] = {}
+        if all(mention.measurement is None for mention in questions.mentions):
+            return lost, conflicts
         for row, request in enumerate(table.request.tolist()):
             if (said := questions.mentions[request].measurement) is None:
                 continue

@@ -195,6 +195,8 @@ class Named(NamedTuple):
     is_bare: bool = False
 
 
+# Up to so many rows of a table are read one by one.
+FEW_ROWS = 8
 OF_TERMS = ("string", "scope", "language", "source", "code", "retired_concept")
 
 
@@ -397,14 +399,11 @@ class ResultBuilder:
         score: NDArray[np.float64],
     ) -> list[Candidate]:
         table = scored.table
-        terms = self._terms.take(pa.array(table.term[rows]))
-        concepts = self._concepts.take(pa.array(table.concept[rows]))
         empty: list[Any] = [None] * len(rows)
-        string, scope, language, source, code, retired = (
-            terms.column(name).to_pylist() if name in terms.column_names else empty for name in OF_TERMS
-        )
-        ids = concepts.column("id").to_pylist() if self.targets is None else self.targets.ids(table.concept[rows])
-        names, kinds = concepts.column("name").to_pylist(), empty
+        terms = dict(zip(self._terms.column_names, _cells(self._terms, table.term[rows]), strict=True))
+        string, scope, language, source, code, retired = (terms.get(name, empty) for name in OF_TERMS)
+        ids, names = _cells(self._concepts, table.concept[rows])
+        ids, kinds = ids if self.targets is None else self.targets.ids(table.concept[rows]), empty
         if scored.features is not None:
             strings = self.index.segment.strings.array.take(pa.array(table.string[rows])).to_pylist()
             pairs = [(scored.queries[query], one) for query, one in zip(table.query[rows], strings, strict=True)]
@@ -459,6 +458,13 @@ class ResultBuilder:
         if features is not None and features.vetoed[row]:
             return (features.vetoes[int(table.request[row])] or STATUS_APART,)
         return ()
+
+
+def _cells(table: pa.Table, rows: NDArray[np.int64]) -> list[list[Any]]:
+    """Return the values of each column in some rows."""
+    if len(rows) > FEW_ROWS:
+        return [column.to_pylist() for column in table.take(pa.array(rows)).columns]
+    return [[column[row].as_py() for row in rows.tolist()] for column in table.columns]
 
 
 def _routes(bits: int, reading: Reading | None, external: bool) -> tuple[str, ...]:

@@ -47,15 +47,15 @@ from alphita.index.neighbours import GROUP, Reached, greatest, powers, reaching
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-# Up to this many strings, a hash table is built at the first look-up, in some 20 ms.
-BY_HASH = 131_072
+# Up to this many strings, a hash table is built once look-ups of a share of them took as long: some 30 ms.
+BY_HASH, ASKED_SHARE = 262_144, 256
 
 
 class SortedStrings:
     """A read-only list of distinct strings in the order of their UTF-8 bytes.
 
     It reads the Arrow buffers in place: a hash table of millions of strings would take seconds and gigabytes at each
-    start, binary search takes microseconds per look-up and no memory. Up to `BY_HASH` strings there is one.
+    start, binary search takes microseconds per look-up and no memory. Of up to `BY_HASH` strings one is built in time.
     """
 
     def __init__(self, array: pa.LargeStringArray) -> None:
@@ -63,6 +63,7 @@ class SortedStrings:
         _, offsets, data = array.buffers()
         self._offsets = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
         self._data = memoryview(data) if data is not None else memoryview(b"")
+        self._asked = 0
 
     def __len__(self) -> int:
         return len(self.array)
@@ -84,7 +85,8 @@ class SortedStrings:
     def rows(self, strings: Sequence[str]) -> NDArray[np.int64]:
         """Return the row of each string, -1 if there is none: (len(strings),) int64."""
         count = len(self)
-        if count <= BY_HASH:
+        self._asked += len(strings)
+        if count <= BY_HASH and self._asked * ASKED_SHARE >= count:
             return np.array([self._places.get(string, -1) for string in strings], np.int64)
         every = range(count)
         rows = np.full(len(strings), -1, dtype=np.int64)

@@ -73,7 +73,7 @@ class Segment:
         self.index_hash = ""
         try:
             self.strings = SortedStrings(arrow_files.read(path / "strings.arrow").column("string").chunk(0))
-            self.vectors: Vectors = np.asarray(self._load("vectors"))
+            self.vectors: Vectors = self._load("vectors")
             self.offsets: NDArray[np.int64] = self._load("offsets")
             self.standing: NDArray[np.uint8] = self._load("standing")
             self.terms = arrow_files.read(path / "terms.arrow")
@@ -111,8 +111,8 @@ class Segment:
         return dict(zip(table.column("word").to_pylist(), table.column("count").to_pylist(), strict=True))
 
     def _load(self, name: str) -> NDArray[Any]:
-        array: NDArray[Any] = np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-        return array
+        # Mapped; the class of mapped arrays makes each operation slower.
+        return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False))
 
     def _open_concepts(self) -> None:
         """Open the graph and the ids, which indexes of earlier versions lack."""

@@ -38,8 +38,8 @@ HALVED = 2.0**-9 + 2.0**-13
 PRODUCTS_BYTES = 32 * 2**20
 # Maximum groups and candidates of one query; with more, it is compared with all vectors.
 MAX_GROUPS, MOST = 1_024, 4_096
-# Without fast products: extra rows that FAISS finds. With 192, one query in twenty is compared with all vectors.
-SPARE = 400
+# Without fast products: extra rows that FAISS finds, and those where these are too few, which is one query in twenty.
+SPARE, MANY_SPARE = 192, 2_048
 # Batch sizes below which FAISS is faster with integers than NumPy, and torch with integers than with bf16.
 FEW = 20
 # The share of the squared lengths that the first numbers hold, of so many vectors; their number, with the length of the
@@ -187,7 +187,13 @@ class Rounded:
         products, rows = self._numbers.search(rounded, k + SPARE)
         least = self._kth(queries, np.ascontiguousarray(rows[:, :k]), k)
         limit = ((least - off) / unit)[:, None]
-        # "Below", so that values that are not finite are unsure.
+        # "Not below", so that values that are not finite are unsure.
+        again = np.flatnonzero(~(products[:, -1] < limit[:, 0]) & np.isfinite(off))
+        if len(again) and k + MANY_SPARE <= self.n:
+            few = MANY_SPARE - SPARE
+            products = np.pad(products, ((0, 0), (0, few)), constant_values=-np.inf)
+            rows = np.pad(rows, ((0, 0), (0, few)), constant_values=-1)
+            products[again], rows[again] = self._numbers.search(rounded[again], k + MANY_SPARE)
         query, place = np.nonzero((products >= limit) & (products[:, -1:] < limit))
         return self._scored(queries, query, rows[query, place], least, k)
 
