@@ -69,6 +69,8 @@ def test_who_asked_what_and_what_came_of_it(lab, lines, tmp_path):
     assert [(one["rows"], one["format"]) for one in lines()] == [(1, "csv")]
     client.post(f"{here}/undo", json={"uid": "u2"})
     assert lines()[1]["decisions"] == [1]
+    client.get(f"/api/projects/{'x' * 9_000}/rows/{'9' * 9_000}")
+    assert len(str(lines())) < 1_000
     for path in ("/", "/health", "/search?q=headach", "/metrics"):
         client.get(path)
     assert client.get("/api/projects", headers={HEADER: ""}).status_code == 401
@@ -156,6 +158,8 @@ def test_a_server_on_a_full_disk_says_so_until_it_is_over(index_path, tmp_path):
             said = {"uid": "u", "kind": "accept", "seen": 0}
             refused = ann.post(f"/api/projects/lab/rows/{rows[0]}/decisions", json=said)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+            exported = ann.get("/api/projects/lab/export", params={"format": "xlsx", "settled": False})
+            assert (exported.status_code, exported.json()["error"]["code"]) == (503, "unavailable")
             ready = ann.get("/ready")
             assert (ready.status_code, ready.json()["status"]) == (503, "unwritable")
             assert ready.json()["unwritable"].keys() == {"reviews", "log"}

@@ -168,8 +168,9 @@ class Audit(Gate):
 
     async def _told(self, scope: Scope, fields: dict[str, Any], status: int) -> bool:
         assert self.file is not None
-        place = {name: scope.get("path_params", {}).get(name) for name in ("name", "row")}
-        about = {"route": route_of(scope), "project": place["name"], "row": place["row"]} | fields
+        named = (scope.get("path_params", {}).get(name) for name in ("name", "row"))
+        project, row = (place if place is None else str(place)[:MAX_SHOWN] for place in named)
+        about = {"route": route_of(scope), "project": project, "row": row} | fields
         state = {"status": status, "refused": scope["state"].get("refused")}
         known = {name: value for name, value in (about | state).items() if value is not None}
         try:

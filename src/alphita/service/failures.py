@@ -234,6 +234,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(AlphitaError, _package)
+    app.add_exception_handler(OSError, _system)
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
@@ -246,6 +247,13 @@ async def _package(request: Request, error: Exception) -> Response:
     assert isinstance(error, AlphitaError)
     request.app.state.parts.failed(error)
     return await _refusal(request, refusal_of(error))
+
+
+async def _system(request: Request, error: Exception) -> Response:
+    """Answer that the disk is full; any other error is the server's."""
+    if not request.app.state.parts.failed(error):
+        raise error
+    return await _refusal(request, Refusal(503, "unavailable", "the server's disk is full", retry_after=1))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -38,8 +38,8 @@ class Parts:
         self._reviews = ""
         self._asking: asyncio.Future[bool] | None = None
 
-    def failed(self, error: BaseException) -> None:
-        """Log an error that a request met, if it is one of the database or of the disk, and note the latter."""
+    def failed(self, error: BaseException) -> bool:
+        """Log an error that a request met, if it is one of the database or of the disk; note the latter, and tell."""
         if isinstance(error, Away):
             logs.LOGGER.error("the reviews cannot be reached", extra={"fields": {"cause": str(error)}})
         cause: BaseException | None = error
@@ -49,6 +49,7 @@ class Parts:
             self._reviews = getattr(cause, "strerror", None) or str(cause)
             fields = {"cause": self._reviews}
             logs.LOGGER.error("the reviews cannot be written", exc_info=error, extra={"fields": fields})
+        return cause is not None
 
     async def unwritable(self) -> dict[str, str]:
         """Return why which parts cannot be written; those that could not be are tried again."""
