@@ -8,9 +8,7 @@ al. 2020 does it. A concept of several types counts for each of them.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,10 +17,11 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
-from alphita import machine, progress, registry
+from alphita import progress, registry
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.index.neighbours import reaching, unit
+from alphita.index.backends.faiss import BLAS_THRESHOLD
+from alphita.index.neighbours import unit
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 from alphita_lab.evaluation.benchmarks import NotGiven, Source, about
@@ -46,14 +45,10 @@ SIX_TYPES = {
 MEAN_OF_TYPES = "mean of types"
 # Names ranked at once by a system without vectors.
 NAMES_AT_ONCE = 4096
-# Concepts whose cosines to all others a thread works out at once; with 157,726 others they take 80 MB.
-CONCEPTS_AT_ONCE = 128
-# Values of which only the greatest is looked at first, and all only where that is great enough.
-GROUP = 16
-# Cosines sorted at once; more are concept by concept, so that equal vectors by the thousand fit the memory.
-SORTED_AT_ONCE = 4_000_000
-# Half of the last digit: of bf16 below 1, and of float32, which sums of products lose each.
-HALF_STEP, SUMS = 2.0**-9, 2.0**-24
+# Concepts searched for at once, and vectors found beyond the k nearest.
+CONCEPTS_AT_ONCE, SPARE = 4096, 8
+# What a cosine found by the search may be off by: where the k-th is no farther ahead of the last, all are compared.
+CLOSE = np.float32(1e-5)
 INFO, PUBLISHED = about(__name__)
 
 
@@ -258,10 +253,6 @@ def _small(types: NDArray[np.bool_], names: Sequence[str], k: int) -> list[str]:
 #
 # V are the concepts, V(T) those of type T, v(i) the i-th nearest other concept of v by cosine (Choi et al. 2016, as
 # Yuan et al. 2020 and 2022 print it, section MCSM). At k = 40 it ranges from 0 to 11.09.
-#
-# All cosines are computed roughly first, in bf16 where the processor is faster so. With the rounded x' and y', by
-# Cauchy and Schwarz, |x y - x' y'| <= |x - x'| |y| + |x'| |y - y'|: what lies more than twice as much behind the k-th
-# is not among the nearest. The others are computed anew, each for itself in float32, and put in order.
 
 
 def discounts(k: int) -> NDArray[np.float64]:
@@ -289,115 +280,41 @@ def mcsm(
 ) -> NDArray[np.float64]:
     """Return the score of every concept for every type that it has, (n, t), from vectors (n, d) without zeros."""
     vectors = unit(vectors)
-    rough = _Rough(vectors)
     means = np.full(types.shape, np.nan)
     typed = np.flatnonzero(types.any(axis=1))
-
-    def nearest(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        with machine.one_thread():
-            return greatest(
-                rough.cosines(rows),
-                min(k, len(vectors) - 1),
-                error=rough.error[rows],
-                step=rough.step,
-                exact=lambda line, column: _products(vectors, rows, line, column),
-            )
-
-    blocks = [typed[start : start + CONCEPTS_AT_ONCE] for start in range(0, len(typed), CONCEPTS_AT_ONCE)]
-    with ThreadPoolExecutor(machine.threads()) as pool:
-        for rows, near in zip(blocks, pool.map(nearest, blocks), strict=True):
-            for column in np.flatnonzero(types[rows].any(axis=0)):
-                means[rows, column] = scores(near, types[rows, column], types[:, column])
-            if advance is not None:
-                advance(len(rows))
+    for start in range(0, len(typed), CONCEPTS_AT_ONCE):
+        rows = typed[start : start + CONCEPTS_AT_ONCE]
+        near = _nearest_others(vectors, rows, min(k, len(vectors) - 1))
+        for column in np.flatnonzero(types[rows].any(axis=0)):
+            means[rows, column] = scores(near, types[rows, column], types[:, column])
+        if advance is not None:
+            advance(len(rows))
     return means
 
 
-class _Rough:
-    """Vectors whose cosines are computed fast and roughly; `error` (n,): by how much, before rounding."""
+def _nearest_others(vectors: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """Return the k vectors nearest to each of some, without itself, (q, k): nearest first, of equal ones the lower."""
+    near = np.empty((len(rows), k), np.int64)
+    if k == 0:
+        return near
+    import faiss
 
-    def __init__(self, vectors: NDArray[np.float32]) -> None:
-        self.n, dim = vectors.shape
-        # Whole groups.
-        self._vectors: Any = np.zeros((-(-self.n // GROUP) * GROUP, dim), np.float32)
-        self._vectors[: self.n] = vectors
-        self.error, self.step = np.full(self.n, 4 * dim * SUMS, np.float32), SUMS
-        if importlib.util.find_spec("torch") is None:
-            return
-        import torch
-
-        self._vectors = torch.from_numpy(self._vectors)
-        if machine.fast_bf16():
-            self._vectors = self._vectors.bfloat16()
-            rounded = self._vectors[: self.n]
-            off = np.concatenate([
-                np.linalg.norm(vectors[part] - rounded[part].float().numpy(), axis=1)
-                for part in (slice(start, start + CONCEPTS_AT_ONCE) for start in range(0, self.n, CONCEPTS_AT_ONCE))
-            ])  # fmt: skip
-            self.error += off + off.max(initial=0) * (1 + off)
-            self.step = HALF_STEP
-
-    def cosines(self, rows: NDArray[np.int64]) -> Any:  # noqa: ANN401 - an array, or a torch tensor
-        """Return the cosines of some vectors with all, in whole groups; with themselves and what fills up -inf."""
-        values = self._vectors[rows] @ self._vectors.T
-        values[:, self.n :] = -np.inf
-        values[np.arange(len(rows)), rows] = -np.inf
-        return values
+    faiss.cvar.distance_compute_blas_threshold = BLAS_THRESHOLD
+    wanted = min(k + 1 + SPARE, len(vectors))
+    _, found = faiss.knn(vectors[rows], vectors, wanted, metric=faiss.METRIC_INNER_PRODUCT)
+    for place, row in enumerate(rows.tolist()):
+        others, cosines = _others(vectors, row, np.sort(found[place]))
+        if len(others) < len(vectors) - 1 and cosines[k - 1] - cosines[-1] <= CLOSE:
+            others, cosines = _others(vectors, row, np.arange(len(vectors)))
+        near[place] = others[:k]
+    return near
 
 
-def _products(
-    vectors: NDArray[np.float32], rows: NDArray[np.int64], line: NDArray[np.int64], column: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Return the inner products of rows[line] and column, (p,), each summed alike; `line` ascends."""
-    products = np.empty(len(line), np.float32)
-    ends = np.searchsorted(line, np.arange(len(rows) + 1)).tolist()
-    for row, start, end in zip(rows.tolist(), ends, ends[1:], strict=False):
-        np.einsum("ij,j->i", vectors[column[start:end]], vectors[row], out=products[start:end])
-    return products
-
-
-def greatest(
-    values: Any,  # noqa: ANN401 - an array, or a torch tensor
-    k: int,
-    *,
-    error: NDArray[np.float32] | None = None,
-    step: float = 0.0,
-    exact: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]] | None = None,
-) -> NDArray[np.int64]:
-    """Return the columns of the k greatest values of each row, (q, k), greatest first; of equal ones the lower column.
-
-    `error` (q,) is what the values may have been off by before they were rounded.
-    """
-    q = len(values)
-    if k == 0 or not q:
-        return np.empty((q, k), np.int64)
-    off = np.zeros(q, np.float32) if error is None else error
-
-    def lower(bound: NDArray[np.float32]) -> NDArray[np.float32]:
-        lowered: NDArray[np.float32] = np.subtract(bound, np.float32(2 * step) * np.abs(bound), dtype=np.float32)
-        return lowered
-
-    most = None if q == 1 else SORTED_AT_ONCE // (GROUP * q)
-    limits = lambda bound: lower(lower(bound) - 2 * off)  # noqa: E731
-    line, column, value, _ = reaching(values, k, limits, group=GROUP, most=most)
-    if exact is not None:
-        value = exact(line, column)
-    order = _sorted(line, column, value)
-    place = np.arange(len(line)) - np.searchsorted(line, line)
-    columns = np.empty((q, k), np.int64)
-    columns[line[place < k], place[place < k]] = column[order][place < k]
-    for row in np.flatnonzero(np.bincount(line, minlength=q) == 0).tolist() if most is not None else ():
-        # Thousands are as near as the nearest.
-        alone = None if exact is None else lambda line, column, row=row: exact(line + row, column)
-        columns[row] = greatest(values[row : row + 1], k, error=off[row : row + 1], step=step, exact=alone)[0]
-    return columns
-
-
-def _sorted(line: NDArray[np.int64], column: NDArray[np.int64], value: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the order by line, by value, greatest first, and by column."""
-    # Of floating-point numbers the bits, read as whole numbers, have the same order; of negative ones the reverse.
-    bits = (value + np.float32(0)).view(np.int32)
-    key = (line << 32) - (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF)))
-    order = np.argsort(key)
-    key = key[order]
-    return order if (key[1:] != key[:-1]).all() else np.lexsort((column, -value, line))
+def _others(
+    vectors: NDArray[np.float32], row: int, among: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return some vectors but one, nearest to that first, and their cosines, each summed alike."""
+    among = among[among != row]
+    cosines = np.einsum("ij,j->i", vectors[among], vectors[row])
+    order = np.argsort(-cosines, kind="stable")
+    return among[order], cosines[order]
