@@ -1,4 +1,4 @@
-"""The engine that every engine is, over a Ray cluster of this machine; addresses, versions and room; datasets.
+"""The engine that every engine is, over a Ray cluster of this machine; addresses, versions and room.
 
 What needs a cluster is slow: test_engines.py runs a job on one.
 """
@@ -8,26 +8,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import uuid
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow as pa
 import pytest
 
-import alphita
 from alphita import artefact
-from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, UsageError
-from alphita.index.store import Index, build
-from alphita.jobs.answers import Memory
-from alphita.jobs.batches import NormalizerSettings, normalize_batches, schema_of
 from alphita.jobs.engines import ray as engines
-from alphita.jobs.engines import ray_dataset
-from alphita.jobs.engines.ray_dataset import normalize_dataset
-from alphita.review.records import Decision
-from tests.doubles import HashEncoder, small_terminology
 from tests.jobs.engines.engine_contract import CASES, Squares, noted
 
 ray = pytest.importorskip("ray")
@@ -272,82 +260,3 @@ def test_what_ray_refuses_is_said_in_a_line(raised, kind, words, monkeypatch):
     with pytest.raises(kind, match=words) as caught:
         engines._connect(other, "auto", None)
     assert "\n" not in str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    path = tmp_path_factory.mktemp("index") / "small.index"
-    build(small_terminology(), HashEncoder(), path)
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def rows():
-    mentions = ["seizures", None, "Common cold", "", "COLD", "seizures", "cephalgia"] * 3
-    return pa.table({"mention": pa.array(mentions, pa.string()), "row": range(len(mentions))})
-
-
-@pytest.fixture
-def free(engine):
-    """The cores are for Ray Data."""
-    engine.release()
-
-
-class Answering(ray_dataset._Answering):
-    """With the double of an encoder, for what an index stores is the name of a model; notes what comes together."""
-
-    def __init__(self, settings, cores, version):
-        assert version == artefact.build()
-        self._settings, self._normalizer = settings, Normalizer(Index.open(settings.index), encoder=HashEncoder())
-
-    def __call__(self, table):
-        distinct = sorted(set(map(repr, table["mention"].to_pylist())))
-        Path(self._settings.index).with_name(f"{uuid.uuid4()}.asked").write_text("\n".join(distinct))
-        return super().__call__(table)
-
-
-@pytest.mark.slow
-def test_a_dataset_gets_the_columns_of_the_answers_and_each_string_is_answered_once(rows, free, index, monkeypatch):
-    monkeypatch.setattr(ray_dataset, "_Answering", Answering)
-    settled = {"seizures": Decision("1", "lab", 1, "ann", "nil", at="2026-01-02")}
-    settings = NormalizerSettings(index, top_k=2, memory=Memory(settled))
-    dataset = ray.data.from_arrow([rows.slice(start, 3) for start in range(0, len(rows), 3)])
-    found = pa.concat_tables(ray.get(normalize_dataset(dataset, settings, workers=1, partitions=2).to_arrow_refs()))
-    expected = pa.Table.from_batches(
-        normalize_batches(iter(rows.to_batches()), settings, Normalizer(Index.open(index), encoder=HashEncoder()))
-    )
-    assert len(expected) > len(rows)
-    assert "ann" in expected["reviewer"].to_pylist()
-    assert found.schema.names == expected.schema.names == schema_of(settings, rows.schema).names
-    order = [("row", "ascending"), ("rank", "ascending")]
-    exact = [name for name in expected.schema.names if name not in ("similarity", "confidence")]
-    assert found.sort_by(order).select(exact).to_pylist() == expected.sort_by(order).select(exact).to_pylist()
-    for ours, theirs in zip(found.sort_by(order)["similarity"], expected.sort_by(order)["similarity"], strict=True):
-        assert ours.as_py() == pytest.approx(theirs.as_py(), abs=1e-5)
-    asked = [line for file in Path(index).parent.glob("*.asked") for line in file.read_text().splitlines()]
-    assert sorted(asked) == sorted(set(map(repr, rows["mention"].to_pylist())))
-
-
-def test_an_actor_opens_the_index_with_its_threads(index, rows, monkeypatch):
-    threads = []
-    monkeypatch.setattr(ray_dataset.machine, "set_threads", threads.append)
-    normalizer = Normalizer(Index.open(index), encoder=HashEncoder())
-    monkeypatch.setattr(ray_dataset, "opened", {NormalizerSettings(index): normalizer}.__getitem__)
-    answering = ray_dataset._Answering(NormalizerSettings(index), 3, artefact.build())
-    assert threads == [3]
-    assert answering(rows)["mention"].to_pylist() == rows["mention"].to_pylist()
-    assert answering(rows.slice(0, 0)).schema == schema_of(NormalizerSettings(index), rows.schema)
-    assert answering(pa.table(rows.schema.empty_table())).num_rows == 0
-    with pytest.raises(UsageError, match=rf"made with alphita 99\.9, and this worker has {alphita.__version__}"):
-        ray_dataset._Answering(NormalizerSettings(index), 1, "99.9")
-
-
-@pytest.mark.slow
-def test_a_dataset_is_checked_before_anything_is_answered(free):
-    dataset = ray.data.from_arrow(pa.table({"text": [b"fever"], "other": ["x"]}))
-    with pytest.raises(UsageError, match="has no strings"):
-        normalize_dataset(dataset, NormalizerSettings("none", column="text"), workers=1)
-    with pytest.raises(UsageError, match="unknown column 'mention'"):
-        normalize_dataset(dataset, NormalizerSettings("none"), workers=1)
-    with pytest.raises(UsageError, match="partitions must be 1 or more, not 0"):
-        normalize_dataset(dataset, NormalizerSettings("none", column="other"), workers=1, partitions=0)
