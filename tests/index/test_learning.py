@@ -228,12 +228,12 @@ def test_a_batch_has_two_names_of_each_concept_and_pairs_of_name_and_variant(bun
     met = []
     for _ in range(3):
         rows, of_rows = next(batches)
-        names, pairs = rows[:12].reshape(2, 6), rows[12:].reshape(4, 2)
+        names, pairs = rows[:12].reshape(6, 2).T, rows[12:].reshape(4, 2)
         assert (names < 60).all()
         assert (names[0] != names[1]).all()
         assert np.array_equal(concept[names[0]], concept[names[1]])
         assert np.array_equal(of[pairs[:, 1] - 60], pairs[:, 0])
-        assert np.array_equal(of_rows, np.concatenate([concept[names.ravel()], concept[pairs[:, 0]].repeat(2)]))
+        assert np.array_equal(of_rows, np.concatenate([concept[names.T.ravel()], concept[pairs[:, 0]].repeat(2)]))
         met.extend(concept[names[0]].tolist())
     assert len(set(met)) == 18
 

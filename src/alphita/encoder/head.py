@@ -25,7 +25,7 @@ from alphita.artefact import atomic_file
 from alphita.errors import InputError
 
 FILE = "index_head.safetensors"
-HIDDEN = 1024
+HIDDEN = 128
 # Rows whose hidden units fit a processor's cache: 1 MiB at 1,024 of them.
 ROWS_AT_ONCE = 256
 SLOPE, CUBE = math.sqrt(2 / math.pi), 0.044715

@@ -36,8 +36,8 @@ ROWS_AT_ONCE = 65_536
 # Number of names that are misspelt for training and testing the head.
 MISSPELT = 4_000
 SETTINGS = {
-    "seconds": HeadSettings(variants=0.3),
-    "minutes": HeadSettings(variants=0.3, most_steps=3_000, rounds=100.0),
+    "seconds": HeadSettings(),
+    "minutes": HeadSettings(1024, bunch=32, variants=0.3, rate=4e-3, most_steps=3_000, rounds=100.0),
 }
 
 

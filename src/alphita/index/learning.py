@@ -160,9 +160,7 @@ class Adam:
             weight -= below
 
 
-QUESTIONS, CANDIDATES = 3_000, 60_000
-# Number of questions for the shorter validation during training.
-BRIEF_QUESTIONS, BRIEF_CANDIDATES = 1_000, 10_000
+QUESTIONS, CANDIDATES = 2_000, 16_384
 # Expected length of the noise that replaces misspelling if no misspelt strings are given.
 NOISE = 0.5
 QUESTIONS_AT_ONCE = 256
@@ -212,7 +210,7 @@ class HeldOut(NamedTuple):
         known = np.flatnonzero(~held)
         asked = np.flatnonzero(held & np.isin(concept, concept[known]))
         asked = np.sort(random.permutation(asked)[:QUESTIONS])
-        own = np.isin(concept[known], concept[asked])
+        own = np.isin(concept[known], concept[asked] if noised is None else np.append(concept[asked], noised[1]))
         order = np.concatenate([known[own], random.permutation(known[~own])])
         candidates = np.sort(order[:CANDIDATES])
         if noised is None:
@@ -224,21 +222,6 @@ class HeldOut(NamedTuple):
             place = np.sort(random.permutation(place)[:QUESTIONS])
             noisy, wanted = noised[0][place], noised[1][place]
         return cls(x[candidates], concept[candidates], x[asked], concept[asked], noisy, wanted)
-
-    def brief(self, random: np.random.Generator) -> HeldOut:
-        """Return fewer questions and candidates, without noisy names."""
-        asked = random.permutation(len(self.questions))[:BRIEF_QUESTIONS]
-        own = np.isin(self.concept, self.wanted[asked])
-        others = random.permutation(np.flatnonzero(~own))
-        kept = np.concatenate([np.flatnonzero(own), others])[:BRIEF_CANDIDATES]
-        return HeldOut(
-            self.candidates[kept],
-            self.concept[kept],
-            self.questions[asked],
-            self.wanted[asked],
-            self.noisy[:0],
-            self.noisy_wanted[:0],
-        )
 
     def scores(self, head: Head | None) -> Scores:
         """Return which answers are right with a head, or with the unchanged vectors."""
@@ -267,7 +250,9 @@ MAX_STRINGS = 200_000
 # With fewer concepts, training is impossible; with fewer questions, its benefit cannot be shown.
 FEWEST_CONCEPTS, FEWEST_QUESTIONS = 50, 30
 # Limit, so that bunching does not take longer than the steps.
-MAX_BUNCHES = 1024
+MAX_BUNCHES = 256
+# Rows of a batch, similar ones, that are compared with each other; rows of noise that serve all batches.
+COMPARED, NOISE_ROWS = 128, 4096
 # Share of the noisy strings for validation instead of training.
 ASKED_NOISE = 0.25
 # Strengths of the head to try; the first that does not harm noisy strings is used.
@@ -289,15 +274,14 @@ class HeadSettings:
 
     hidden: int = HIDDEN
     batch: int = 256
-    bunch: int = 32
-    variants: float = 0.3
+    bunch: int = 16
+    variants: float = 0.5
     most_steps: int = 600
     rounds: float = 20.0
     fewest_steps: int = 60
-    rate: float = 4e-3
+    rate: float = 6e-3
     warm_up: float = 0.1
     noise: float = 0.5
-    checks: int = 3
     gain: float = 0.005
     harm: float = 0.005
 
@@ -383,7 +367,7 @@ def _learn(
     examples = _examples(x[~held], concept[~held], [*spoilt])
     steps = math.ceil(settings.rounds * len(examples.members.start) / settings.batch)
     steps = min(settings.most_steps, max(settings.fewest_steps, steps))
-    weights = _train(examples, steps, held_out.brief(random), random, settings)
+    weights = _train(examples, steps, random, settings)
     before = held_out.scores(None)
     report |= {
         "steps": steps,
@@ -489,29 +473,26 @@ def _parted(
     return [(full(noised.vectors[learned]), row[place[learned]])], (full(noised.vectors[kept]), concept[place[kept]])
 
 
-def _train(
-    examples: _Examples, steps: int, held_out: HeldOut, random: np.random.Generator, settings: HeadSettings
-) -> Weights:
-    """Return the weights that were best in validation."""
+def _train(examples: _Examples, steps: int, random: np.random.Generator, settings: HeadSettings) -> Weights:
+    """Return the weights after all steps."""
     dim = examples.x.shape[1]
     weights = initial_weights(dim, settings.hidden, random)
     adam = Adam(weights)
     batches = _batches(examples, settings, random)
-    sigma = np.float32(settings.noise * dim**-0.5)
-    looks = {round(steps * (look + 1) / settings.checks) for look in range(settings.checks)}
-    best, best_right = weights, -1
+    noise = random.standard_normal((max(NOISE_ROWS, 4 * settings.batch), dim), np.float32)
+    noise *= np.float32(settings.noise * dim**-0.5)
     for step in range(1, steps + 1):
         rows, concept = next(batches)
         x = examples.x[rows]
-        x += sigma * random.standard_normal(x.shape, np.float32)
+        start = int(random.integers(0, len(noise) - len(rows)))
+        x += noise[start : start + len(rows)]
         seen = forward(weights, unit(x))
-        _, slope = multi_similarity(seen.y, concept)
+        slope = np.empty_like(x)
+        for start in range(0, len(rows), COMPARED):
+            part = slice(start, start + COMPARED)
+            _, slope[part] = multi_similarity(seen.y[part], concept[part])
         adam.step(backward(weights, seen, slope), _rate(step, steps, settings))
-        if step in looks:
-            right = int(held_out.scores(weights.head()).right.sum())
-            if right >= best_right:
-                best, best_right = Weights(*(weight.copy() for weight in weights)), right
-    return best
+    return weights
 
 
 def _rate(step: int, steps: int, settings: HeadSettings) -> float:
@@ -529,7 +510,7 @@ def _batches(examples: _Examples, settings: HeadSettings, random: np.random.Gene
         drawn = next(names)
         first = random.integers(0, size[drawn])
         second = (first + random.integers(1, size[drawn])) % size[drawn]
-        rows = examples.order[np.concatenate([start[drawn] + first, start[drawn] + second])]
+        rows = examples.order[np.stack([start[drawn] + first, start[drawn] + second], axis=1).ravel()]
         if others:
             rows = np.concatenate([rows, examples.pairs[next(variants)].ravel()])
         yield rows, examples.concept[rows]
