@@ -156,6 +156,7 @@ def test_a_server_on_a_full_disk_says_so_until_it_is_over(index_path, tmp_path):
             said = {"uid": "u", "kind": "accept", "seen": 0}
             refused = ann.post(f"/api/projects/lab/rows/{rows[0]}/decisions", json=said)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+            assert str(tmp_path) not in refused.text
             ready = ann.get("/ready")
             assert (ready.status_code, ready.json()["status"]) == (503, "unwritable")
             assert ready.json()["unwritable"].keys() == {"reviews", "log"}
