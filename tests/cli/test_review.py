@@ -94,7 +94,7 @@ def test_what_was_decided_before_is_taken_over(tmp_path):
     words = ("import", given, "-m", store, "--project", "p", "--source", "LAB")
     assert run(*words).stdout.splitlines() == [
         "p: 1 row added, 0 known",
-        "  1 decisions taken over from lab.usagi.csv",
+        "  1 decision taken over from lab.usagi.csv",
         "  not in this format: further approved mappings of a row (1)",
     ]
     with ReviewStore.open(store) as opened:
