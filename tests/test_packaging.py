@@ -143,7 +143,8 @@ def test_what_a_server_runs_is_pinned_by_hash_to_the_same_versions():
     )
     pinned = {canonical(name): version for name, version, _ in blocks}
     assert len(pinned) == len(re.findall(r"^[^#\s]", text, re.MULTILINE))
-    needed = PROJECT["dependencies"]
+    extras = PROJECT["optional-dependencies"]
+    needed = [*PROJECT["dependencies"], *extras["postgresql"], *extras["oidc"]]
     assert {canonical(re.split(r"[\[<>=!~; ]", line)[0]) for line in needed} <= set(pinned)
     everywhere = pins()
     # Of what all.txt lacks, none is for a machine that it is for.

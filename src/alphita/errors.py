@@ -117,6 +117,11 @@ def masked(text: object) -> str:
     return _QUERIED.sub(r"\1***", _PASSWORD.sub(r"\1:***@", str(text)))
 
 
+def counted(count: int, noun: str) -> str:
+    """Return "1 row", "2 rows"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def shorten(value: object, limit: int = MAX_SHOWN) -> str:
     """Return `value` as text of at most `limit` characters."""
     text = str(value)

@@ -34,6 +34,10 @@ class Group(NamedTuple):
 EXTENSIONS = "alphita.extensions"
 
 
+# So many choices are not all listed, where some are near.
+MANY = 20
+
+
 class BrokenPlugin(AlphitaError):
     """A choice that another package offers cannot be used."""
 
@@ -138,9 +142,14 @@ def listed(package: str) -> str:
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> str:
-    """Return the message for an unknown name: `unknown recipe 'codr'; did you mean 'coder'? choose from [...]`."""
+    """Return the message for an unknown name: `unknown recipe 'codr'; did you mean 'coder'? choose from [...]`.
+
+    Of many choices it lists the nearest.
+    """
     choices = sorted(choices)
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
+    if len(choices) > MANY and near:
+        return f"unknown {what} {name!r}; did you mean {' or '.join(map(repr, near))}?"
     hint = f" did you mean {near[0]!r}?" if near else ""
     return f"unknown {what} {name!r};{hint} choose from {choices}"
 

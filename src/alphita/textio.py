@@ -270,6 +270,13 @@ def read_text(path: Path, *, errors: str = "strict", how: Reading = PLAIN) -> st
         ) from None
 
 
+def plain(path: Path) -> Path:
+    """Return the path of a file that is read again and again; a pipe is none, and would be waited for."""
+    if path.exists() and not path.is_file():
+        raise InputError("not a plain file", file=path, remedy="give a file, which is read again when it changes")
+    return path
+
+
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything."""
     try:

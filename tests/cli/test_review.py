@@ -93,8 +93,8 @@ def test_what_was_decided_before_is_taken_over(tmp_path):
     )
     words = ("import", given, "-m", store, "--project", "p", "--source", "LAB")
     assert run(*words).stdout.splitlines() == [
-        "p: 1 rows added, 0 known",
-        "  1 decisions taken over from lab.usagi.csv",
+        "p: 1 row added, 0 known",
+        "  1 decision taken over from lab.usagi.csv",
         "  not in this format: further approved mappings of a row (1)",
     ]
     with ReviewStore.open(store) as opened:
@@ -175,7 +175,7 @@ def test_export(imported, tmp_path):
     out = tmp_path / "new" / "out.csv"
     result = run("export", "-m", imported, "--project", "toes", "-o", out)
     assert result.exit_code == 0, result.output
-    assert result.stdout == f"{out}: 1 mappings\n"
+    assert result.stdout == f"{out}: 1 mapping\n"
     assert stat.S_IMODE(os.stat(out).st_mode) == 0o600
     assert "already exists" in str(failed("export", "-m", imported, "--project", "toes", "-o", out))
     assert run("export", "-m", imported, "--project", "toes", "-o", out, "--all", "--force").exit_code == 0
@@ -199,13 +199,13 @@ def test_bad_exports(imported, tmp_path):
 
 def test_what_was_decided_can_be_forgotten_and_restored(imported):
     decide(imported, (0, "ann", "accept", "SNOMEDCT:100", None), (1, "bob", "nil", None, None))
-    assert run("forget", "-m", imported, "--reviewer", "ann").stdout == "1 decisions are forgotten\n"
+    assert run("forget", "-m", imported, "--reviewer", "ann").stdout == "forgotten: 1 decision\n"
     assert "1 of 2 rows decided" in run("progress", "-m", imported).stdout
-    assert run("forget", "-m", imported, "--source", "LAB", "--by", "eve").stdout == "1 decisions are forgotten\n"
-    assert run("restore", "-m", imported, "--source", "LAB").stdout == "1 decisions count again\n"
-    assert run("forget", "-m", imported, "--project", "toes").stdout == "1 decisions are forgotten\n"
-    assert run("restore", "-m", imported, "--project", "toes").stdout == "1 decisions count again\n"
-    assert run("restore", "-m", imported, "--reviewer", "ann").stdout == "1 decisions count again\n"
+    assert run("forget", "-m", imported, "--source", "LAB", "--by", "eve").stdout == "forgotten: 1 decision\n"
+    assert run("restore", "-m", imported, "--source", "LAB").stdout == "counting again: 1 decision\n"
+    assert run("forget", "-m", imported, "--project", "toes").stdout == "forgotten: 1 decision\n"
+    assert run("restore", "-m", imported, "--project", "toes").stdout == "counting again: 1 decision\n"
+    assert run("restore", "-m", imported, "--reviewer", "ann").stdout == "counting again: 1 decision\n"
     assert "2 of 2 rows decided" in run("progress", "-m", imported).stdout
     assert "exactly one" in str(failed("forget", "-m", imported))
     assert "exactly one" in str(failed("restore", "-m", imported, "--source", "LAB", "--project", "toes"))
@@ -216,7 +216,7 @@ def test_old_decisions_are_counted_and_removed_when_asked(imported):
     with ReviewStore.open(imported) as store:
         store.decide(Decision("old", "toes", 1, "ann", "nil", at="2001-01-31T09:30:00+00:00"))
     decide(imported, (1, "ann", "nil", None, None))
-    words = ("purge", imported, "--older-than")
+    words = ("purge", f"--mappings={imported}", "--older-than")
     for age in ("30y", "99999d"):
         assert run(*words, age).stdout.startswith("no settled rows from before ")
     found = run(*words, "18m").stdout
@@ -239,7 +239,7 @@ def test_the_address_of_a_database_is_taken_and_its_password_not_shown(answers):
         ("progress", *words),
         ("forget", *words),
         ("restore", *words),
-        ("purge", address, "--older-than", "5y"),
+        ("purge", "-m", address, "--older-than", "5y"),
     ):
         told = str(failed(*command))
         assert told.startswith(f"{shown}: a review store is in SQLite or PostgreSQL")

@@ -43,7 +43,6 @@ def test_health_and_readiness(normalizer):
             "status": "ready",
             "index": normalizer.index.content_hash,
             "model": normalizer.index.manifest["model_hash"],
-            "calibrated": False,
             "assurance": None,
             "unwritable": {},
         }

@@ -160,6 +160,7 @@ def test_a_server_on_a_full_disk_says_so_until_it_is_over(index_path, tmp_path):
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
             exported = ann.get("/api/projects/lab/export", params={"format": "xlsx", "settled": False})
             assert (exported.status_code, exported.json()["error"]["code"]) == (503, "unavailable")
+            assert str(tmp_path) not in refused.text
             ready = ann.get("/ready")
             assert (ready.status_code, ready.json()["status"]) == (503, "unwritable")
             assert ready.json()["unwritable"].keys() == {"reviews", "log"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import json
 import time
 from contextlib import contextmanager
 from urllib.parse import parse_qs, urlsplit
@@ -164,9 +165,11 @@ def test_an_issuer_that_does_not_answer_keeps_no_key_from_working(normalizer, is
 
 
 @pytest.mark.parametrize("in_id_token", [True, False])
-def test_who_logs_in_has_the_rights_of_their_groups_until_they_log_out(normalizer, issuer, options, in_id_token):
-    issuer.in_id_token = in_id_token
-    with server(normalizer, options) as client:
+def test_who_logs_in_has_the_rights_of_their_groups_until_they_log_out(
+    normalizer, issuer, options, in_id_token, tmp_path
+):
+    issuer.in_id_token, log = in_id_token, tmp_path / "audit.jsonl"
+    with server(normalizer, options | {"audit": log}) as client:
         assert code_of(client.get("/api/me")) == "no_session"
         done = log_in(client, "/login?next=/%23lab")
         assert (done.status_code, done.headers["location"]) == (303, f"{HERE}/#lab")
@@ -187,6 +190,9 @@ def test_who_logs_in_has_the_rights_of_their_groups_until_they_log_out(normalize
         assert (back.status_code, back.headers["location"].rstrip("?")) == (303, f"{HERE}/")
         assert "alphita" not in client.cookies
         assert client.get("/api/me", headers={"Cookie": f"alphita={cookie}"}).status_code == 401
+    told = [line for line in map(json.loads, log.read_text().splitlines()) if line["event"] == "answered"]
+    ins_and_outs = [(line["route"], line.get("user"), line["status"]) for line in told if "/log" in line["route"]]
+    assert ins_and_outs == [("/login/callback", "ann", 303), ("/logout", "ann", 200)]
 
 
 def test_groups_may_be_a_claim_within_another(normalizer, issuer, options):

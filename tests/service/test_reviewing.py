@@ -22,7 +22,7 @@ def test_who_asks_and_of_what(lab):
     found = lab.as_().get("/api/me").json()
     assert found["reviewer"] == "ann"
     assert [one["name"] for one in found["projects"]] == ["lab"]
-    assert (found["calibrated"], found["model"]) == (False, lab.index.manifest["model_hash"])
+    assert (found["assurance"], found["model"]) == (None, lab.index.manifest["model_hash"])
     assert found["release"] == "TEST 1"
     assert TestClient(lab.app).get("/api/me").status_code == 401
     assert lab.as_().get("/api/projects/lab").json()["source"] == "LAB"

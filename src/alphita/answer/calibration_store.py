@@ -120,7 +120,9 @@ class Calibration:
     def origin(self) -> str:
         """Its origin, in words; empty if it was fitted on its own index."""
         if self.is_general:
-            return "general calibration, fitted on " + ", ".join(one["name"] for one in self.fields["vocabularies"])
+            # Several may be of one source, as "MeSH" and "MeSH, drugs".
+            sources = dict.fromkeys(one["name"].partition(",")[0] for one in self.fields["vocabularies"])
+            return "general calibration, fitted on " + ", ".join(sources)
         carried = self.fields.get("carried_over_from")
         if not carried:
             return ""

@@ -77,7 +77,8 @@ def with_options(command: Callable[[Options], None], **eager: Any) -> Callable[.
         if wrong := values.get("config") if "config" in eager else None:
             if not getattr(spec, "check", False):
                 raise wrong[0]
-            spec = replace(spec, wrong=tuple(map(str, wrong)))
+            unread = any(getattr(error, "field", "") is None for error in wrong)
+            spec = replace(spec, wrong=tuple(map(str, wrong)), unread=unread)
         command(spec)
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ import typer
 from alphita import artefact, clock, printing, progress, textio
 from alphita.cli import _mapping_options as options
 from alphita.cli._from_spec import AsJson, Brief, with_options
-from alphita.errors import AlphitaError, Rejects, UsageError, masked
+from alphita.errors import AlphitaError, Rejects, UsageError, counted, masked
 from alphita.jobs.spec import Concepts
 from alphita.mappings.formats import PREFIXES
 from alphita.options import ENCODING, STRICT, Option, group, option
@@ -117,13 +117,13 @@ def import_(spec: ImportSpec) -> None:
     facts = review_files.project_of(project, spec.source, spec.column, index, blind=not spec.open, concepts=concepts)
     with ReviewStore.open(spec.mappings, create=True) as store:
         added = review_files.add(store, facts, rows, index, left_out=left_out)
-    print(f"{project}: {added.new:,} rows added, {added.known:,} known")
+    print(f"{project}: {counted(added.new, 'row')} added, {added.known:,} known")
     if added.decided:
-        print(f"  {added.decided:,} decisions taken over from {answers.name}")
+        print(f"  {counted(added.decided, 'decision')} taken over from {answers.name}")
     if added.overtaken:
         print(
-            f"  {added.overtaken:,} decisions not taken over: not newer than what is here, or a rejection of another "
-            "concept than the answer"
+            f"  {counted(added.overtaken, 'decision')} not taken over: not newer than what is here, or a rejection of "
+            "another concept than the answer"
         )
     options.tell_losses(read, left_out, rejects.count)
     progress.say(f"next: alphita serve --to {spec.index or 'TERMINOLOGY'} --mappings {masked(spec.mappings)}")
@@ -214,7 +214,7 @@ def export(spec: ExportSpec) -> None:
                 )
         except OSError as error:
             raise AlphitaError(f"could not write {output}: {error.strerror or error}; nothing was changed") from error
-    print(f"{output}: {written.mappings:,} mappings")
+    print(f"{output}: {counted(written.mappings, 'mapping')}")
     options.tell_losses(output, Counter(written.losses), written.set_aside)
 
 
@@ -266,7 +266,7 @@ def forget(
 
     with ReviewStore.open(mappings) as store:
         changed = store.forget(source=source, project=project, reviewer=reviewer, by=by or getpass.getuser())
-    print(f"{changed:,} decisions are forgotten")
+    print(f"forgotten: {counted(changed, 'decision')}")
 
 
 @app.command("restore")
@@ -278,12 +278,12 @@ def restore(
 
     with ReviewStore.open(mappings) as store:
         changed = store.restore(source=source, project=project, reviewer=reviewer, by=by or getpass.getuser())
-    print(f"{changed:,} decisions count again")
+    print(f"counting again: {counted(changed, 'decision')}")
 
 
 @app.command("purge")
 def purge(
-    store: Annotated[str, typer.Argument(metavar="STORE", help=STORE.help)],
+    mappings: Store,
     older_than: Annotated[
         str, typer.Option(metavar="TIME", help="Age of the newest decision about a row: 5y, 18m (months) or 90d.")
     ],
@@ -293,7 +293,7 @@ def purge(
 ) -> None:
     """Remove old settled rows and their decisions for good.
 
-    alphita review purge reviews.db --older-than 5y
+    alphita review purge --mappings reviews.db --older-than 5y
 
     They are gone from the history, and no longer answer 'alphita normalize'. The store keeps how many were removed, by
     whom and when. A project without rows is removed too. Rows that are not settled stay.
@@ -301,7 +301,7 @@ def purge(
     from alphita.review.store import Busy, ReviewStore
 
     before = (clock.now() - _age(older_than)).isoformat(timespec="milliseconds")
-    with ReviewStore.open(store) as reviews:
+    with ReviewStore.open(mappings) as reviews:
         found = reviews.purge(project, before, by or getpass.getuser()) if yes else reviews.purgeable(project, before)
         for one in found:
             rows = f"{one.rows:,} of {one.rows + one.left:,} rows" if one.left else "the whole project"

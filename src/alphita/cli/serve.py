@@ -65,8 +65,9 @@ class ServeSpec:
     nil_error: float | None = option(None, like=NIL_ERROR)
     given: Choice = group(Choice)
     running: Running = group(Running, panel=HOW)
-    # What --check tells of options that cannot be used.
+    # What --check tells of options that cannot be used; whether those of --config are not known at all.
     wrong: tuple[str, ...] = ()
+    unread: bool = False
 
     def answering(self) -> NormalizerOptions:
         from alphita.answer.normalizer import NormalizerOptions
@@ -193,7 +194,10 @@ def _served(spec: ServeSpec) -> tuple[str, str | None]:
 
 
 def _check(spec: ServeSpec) -> None:
-    """Print the state of each part of a server; exit with 1 if one would prevent it from serving."""
+    """Print the state of each part of a server; exit with 1 if one would prevent it from serving.
+
+    With 2 if the file of options cannot be read: what it may name is not checked.
+    """
     from alphita import machine
     from alphita.answer.normalizer import Normalizer
     from alphita.index.sources import index_of
@@ -208,14 +212,15 @@ def _check(spec: ServeSpec) -> None:
 
     mappings = str(DEMO_STORE) if spec.demo else spec.mappings
     wrong = 0
-    for finding in check(Parts(spec.settings, listen, normalizer, spec.terminology, mappings, spec.wrong)):
+    opening = normalizer if spec.to or spec.demo or not spec.unread else None
+    for finding in check(Parts(spec.settings, listen, opening, spec.terminology, mappings, spec.wrong, spec.unread)):
         wrong += finding.state == "wrong"
         if spec.json:
             printing.print_rows([asdict(finding)])
         else:
             print(f"{finding.state:<6} {finding.part:<12} {finding.text}", flush=True)
     if wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(2 if spec.unread else 1)
 
 
 def listen(settings: Settings) -> socket.socket:

@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Engine, Executable, func, select
 from sqlalchemy.exc import DBAPIError, TimeoutError
 
 from alphita import artefact, textio
-from alphita.errors import AlphitaError, InputError, UsageError, masked
+from alphita.errors import InputError, UsageError, masked
 from alphita.review import postgresql, sqlite, tables
-from alphita.review.records import Busy, NotStored
+from alphita.review.records import Busy, NotStored, OfStore
 
 
 class Damaged(ValueError):
@@ -120,7 +120,7 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Lend one that writes: what was written is on disk when this ends, or none of it if it ends by an error."""
         if not self._writing.acquire(timeout=self.timeout):
-            raise Busy(f"{self.backend.name}: other requests are writing to it; try again")
+            raise Busy(self.backend.name, "other requests are writing to it; try again")
         try:
             with self.explained(), self._lent(self.backend.engine, self.backend.begin_writing) as connection:
                 yield connection
@@ -134,14 +134,14 @@ class Database:
         try:
             yield
         except Damaged as error:
-            raise NotStored(f"{name}: {error}; {sqlite.DAMAGED}") from error
+            raise NotStored(name, f"{error}; {sqlite.DAMAGED}") from error
         except UnicodeEncodeError as error:
             # What it is stays unsaid, for it may be patient data.
             raise InputError("not valid text: it holds half of a surrogate pair") from error
         except OverflowError as error:
             raise InputError("a number is out of range") from error
         except TimeoutError:
-            raise Busy(f"{name}: all connections are in use; try again") from None
+            raise Busy(name, "all connections are in use; try again") from None
         except (DBAPIError, self.backend.errors) as error:
             if (problem := self.backend.problem(getattr(error, "orig", error))) is None:
                 raise
@@ -150,7 +150,7 @@ class Database:
     @contextmanager
     def _lent(self, engine: Engine, begin: str) -> Iterator[Connection]:
         if self._closed:
-            raise AlphitaError(f"{self.backend.name}: this store was closed")
+            raise OfStore(self.backend.name, "this store was closed")
         with engine.connect() as connection:
             try:
                 if begin:

@@ -188,7 +188,7 @@ def rebase(connection: Connection, project: str, by: str, uid: str, change: Reba
     newest = connection.execute(NEWEST.where(_decision.project == project_id)).scalar_one()
     if change.seen is not None and newest > change.seen:
         problem = "somebody decided while it was worked out what moves; nothing of it was changed"
-        raise Busy(f"project {project!r}: {problem}; run it again")
+        raise Busy(f"project {project!r}", f"{problem}; run it again")
     new = replace(old, **asked)
     connection.execute(update(tables.project).where(_project.id == project_id), asked)
     for row in rows.of_project(connection, project, {*change.candidates, *change.types}):

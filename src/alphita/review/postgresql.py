@@ -89,7 +89,7 @@ class Postgresql:
         state = getattr(error, "sqlstate", None) or ""
         said = getattr(getattr(error, "diag", None), "message_primary", None)
         if state in _BUSY:
-            return Busy(f"{self.name}: another program is writing to it; try again when it has finished")
+            return Busy(self.name, "another program is writing to it; try again when it has finished")
         if state.startswith("23"):
             return None
         if not state and "NUL" in str(error):
@@ -99,8 +99,8 @@ class Postgresql:
         if not state or state.startswith(_AWAY):
             told = said or str(error).strip().partition("\n")[0]
             remedy = "check address and password, or try again when it is back: nothing counts twice"
-            return Away(f"{self.name}: the database cannot be reached ({told}); {remedy}")
-        return NotStored(f"{self.name}: {_WHY.get(state) or f'{said} ({state})'}")
+            return Away(self.name, f"the database cannot be reached ({told}); {remedy}")
+        return NotStored(self.name, _WHY.get(state) or f"{said} ({state})")
 
     def exists(self) -> bool:
         """Tell whether the database has the tables."""

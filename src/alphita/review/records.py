@@ -234,7 +234,18 @@ class Unknown(UsageError):
     """There is no such project or row."""
 
 
-class Busy(AlphitaError):
+class OfStore(AlphitaError):
+    """A store cannot be used now. The message names the store, `problem` does not: clients are not told where it is."""
+
+    def __init__(self, store: object, problem: str) -> None:
+        super().__init__(f"{store}: {problem}")
+        self.store, self.problem = store, problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.store, self.problem)
+
+
+class Busy(OfStore):
     """Another program is writing to the store, or its server is away; trying again may help, and counts once."""
 
 
@@ -242,5 +253,5 @@ class Away(Busy):
     """The database cannot be reached. The message names its address, which clients are not told."""
 
 
-class NotStored(AlphitaError):
+class NotStored(OfStore):
     """The store cannot be written: the disk is full, the file read-only or damaged. Nothing of the request is kept."""

@@ -165,12 +165,12 @@ class Sqlite:
         # The low byte is the kind of error, the others say more of it.
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return Busy(f"{self.path}: another program is writing to it; try again when it has finished")
+            return Busy(self.path, "another program is writing to it; try again when it has finished")
         if code == sqlite3.SQLITE_IOERR:
-            return NotStored(f"{self.path}: reading or writing failed ({error}); nothing of this was stored")
+            return NotStored(self.path, f"reading or writing failed ({error}); nothing of this was stored")
         if isinstance(error, sqlite3.ProgrammingError):
             return None
-        return NotStored(f"{self.path}: {_WHY.get(code) or f'{error}; {DAMAGED}'}")
+        return NotStored(self.path, _WHY.get(code) or f"{error}; {DAMAGED}")
 
     def exists(self) -> bool:
         """Tell whether the file is there; if not, see that it could be."""

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, get_args
 import pydantic
 from fastapi import Depends, Request
 
-from alphita import config
+from alphita import config, textio
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
 from alphita.review.store import ReviewStore
@@ -118,7 +118,7 @@ def load(path: Path) -> dict[str, Role]:
     """Read a file of roles."""
     remedy = 'write it as [coders], below it rights = ["read", "review"] and perhaps projects = ["lab"]'
     try:
-        roles = pydantic.TypeAdapter(dict[str, Role]).validate_python(config.read_toml(path))
+        roles = pydantic.TypeAdapter(dict[str, Role]).validate_python(config.read_toml(textio.plain(path)))
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])

@@ -68,8 +68,7 @@ class Readiness(BaseModel):
     status: State
     index: str
     model: str
-    calibrated: bool
-    assurance: Assurance | None
+    assurance: Assurance | None = Field(description="certified or estimated confidence; null: there is none")
     unwritable: dict[str, str] = Field({}, description="what cannot be written (reviews, audit, log), and why")
 
 
@@ -363,7 +362,6 @@ def _operation(app: FastAPI, lifetime: Lifetime, figures: logs.Metrics, parts: P
             "status": "unwritable" if state == "ready" and unwritable else state,
             "index": normalizer.index.content_hash,
             "model": normalizer.index.manifest["model_hash"],
-            "calibrated": normalizer.calibration is not None,
             "assurance": normalizer.assurance,
             "unwritable": unwritable,
         }

@@ -26,7 +26,7 @@ from alphita.service.failures import Gate, Refusal, refuse
 from alphita.service.limits import SAFE, TOO_MANY
 from alphita.service.logs import CLIENT_GONE, LOGGER, route_of
 
-AUDITED = ("/api/", "/mappings", "/fhir/", "/admin/")
+AUDITED = ("/api/", "/mappings", "/fhir/", "/admin/", "/login/", "/logout")
 MAX_SHOWN = 200
 _noted: ContextVar[dict[str, Any] | None] = ContextVar("noted", default=None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 from alphita import clock
 from alphita.answer.calibration_store import FOLDER
 from alphita.answer.normalizer import Normalizer
-from alphita.errors import AlphitaError, InputError
+from alphita.errors import AlphitaError, InputError, counted
 from alphita.review import database
 from alphita.service import access, keys, oidc
 from alphita.service.settings import Settings
@@ -23,6 +24,8 @@ from alphita.terminology.store import load_terminology
 # So long before its last day a key is told of.
 SOON = timedelta(days=14)
 ASKED = "heart attack"
+# What others than its owner may do with a file.
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # That are waited for another program which writes the store.
 SECONDS = 10.0
 
@@ -38,14 +41,34 @@ class Finding:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a server is made of: the normaliser opens the index, which is built where it is not there yet."""
+    """What a server is made of: the normaliser opens the index, which is built where it is not there yet.
+
+    Attributes:
+        unread: whether the file that may name any of them cannot be read.
+    """
 
     settings: Settings
     listen: Callable[[Settings], socket.socket]
-    normalizer: Callable[[], Normalizer]
+    normalizer: Callable[[], Normalizer] | None
     terminology: Path | None = None
     mappings: str | None = None
     wrong: tuple[str, ...] = ()
+    unread: bool = False
+
+    def is_known(self, part: str) -> bool:
+        """Tell whether it is known what a part is, where the file that may name it cannot be read."""
+        settings = self.settings
+        given = {
+            "options": True,
+            "keys": settings.keys,
+            "rights": settings.rights,
+            "issuer": settings.oidc_issuer,
+            "index": self.normalizer,
+            "terminology": self.terminology,
+            "reviews": self.mappings,
+            "audit": settings.audit,
+        }
+        return not self.unread or bool(given.get(part))
 
 
 def check(parts: Parts) -> Iterator[Finding]:
@@ -57,13 +80,14 @@ def check(parts: Parts) -> Iterator[Finding]:
         parts.settings.check()
 
     def index() -> Iterator[Finding]:
+        assert parts.normalizer is not None
         opened.append(parts.normalizer())
         yield from _index(opened[0])
 
     for name, findings in (
         ("options", options),
         ("keys", lambda: _keys(parts.settings)),
-        ("rights", lambda: _rights(parts.settings)),
+        ("rights", lambda: _rights(parts.settings, _projects(parts.mappings))),
         ("issuer", lambda: _issuer(parts.settings)),
         ("address", lambda: _address(parts)),
         ("index", index),
@@ -71,6 +95,9 @@ def check(parts: Parts) -> Iterator[Finding]:
         ("reviews", lambda: _reviews(parts.mappings)),
         ("audit", lambda: _audit(parts.settings.audit)),
     ):
+        if not parts.is_known(name):
+            yield Finding(name, "not checked: the file of options, which may name it, cannot be read", "note")
+            continue
         try:
             yield from findings()
         except AlphitaError as error:
@@ -106,7 +133,7 @@ def _keys(settings: Settings) -> Iterator[Finding]:
     yield Finding("keys", f"{len(valid)} valid, of {', '.join(sorted({key.name for key in valid}))}")
 
 
-def _rights(settings: Settings) -> Iterator[Finding]:
+def _rights(settings: Settings, known: set[str] | None) -> Iterator[Finding]:
     roles = access.Roles(settings.rights)
     held: list[keys.Key] = []
     if settings.keys is not None:
@@ -120,11 +147,20 @@ def _rights(settings: Settings) -> Iterator[Finding]:
         for name, role in roles.own.items():
             if name not in of_keys and not role.users and name != access.EVERYONE:
                 yield Finding("rights", f"nobody has the role {name!r} of {settings.rights}", "note")
+    if known is not None:
+        for name, role in roles.own.items():
+            for project in sorted((role.projects or set()) - known):
+                yield Finding(
+                    "rights", f"{name!r} of {settings.rights} names the project {project!r}, not there yet", "note"
+                )
     if settings.rights is not None:
         yield Finding("rights", f"{settings.rights}: {', '.join(sorted(roles.own))}")
 
 
 def _issuer(settings: Settings) -> Iterator[Finding]:
+    secret = settings.oidc_secret
+    if secret is not None and secret.exists() and secret.stat().st_mode & OTHERS:
+        yield Finding("issuer", f"others than its owner can read {secret}: chmod 600 {secret}", "note")
     if settings.oidc_issuer is not None:
         asyncio.run(oidc.Issuer(settings).read())
         yield Finding("issuer", f"{settings.oidc_issuer}; register the return address {settings.url}{oidc.CALLBACK}")
@@ -165,6 +201,15 @@ def _terminology(path: Path | None, opened: list[Normalizer]) -> Iterator[Findin
         yield Finding("terminology", f"{path}, from which the index was built")
 
 
+def _projects(address: str | None) -> set[str] | None:
+    """Return the names of a store's projects; None where there is none that can be read."""
+    with suppress(AlphitaError):
+        if address is not None and database.look(address, SECONDS).version == VERSION:
+            with ReviewStore.open(address) as store:
+                return {project.name for project in store.projects()}
+    return None
+
+
 def _reviews(address: str | None) -> Iterator[Finding]:
     if address is None:
         return
@@ -172,4 +217,4 @@ def _reviews(address: str | None) -> Iterator[Finding]:
     if found.version is None:
         yield Finding("reviews", f"{found.name} does not exist yet; the server creates it")
         return
-    yield Finding("reviews", f"{found.name}, {found.projects} project{'s' * (found.projects != 1)}")
+    yield Finding("reviews", f"{found.name}, {counted(found.projects, 'project')}")

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.review.records import Away, Unknown
+from alphita.review.records import Away, OfStore, Unknown
 
 FHIR_JSON = "application/fhir+json"
 # Fields of one query or form.
@@ -225,7 +225,8 @@ def refusal_of(error: AlphitaError) -> Refusal:
         return Refusal(422, "invalid", str(error))
     if isinstance(error, Away):
         return Refusal(503, "unavailable", "the database does not answer; try again later", retry_after=1)
-    return Refusal(503, "unavailable", str(error), retry_after=1)
+    message = f"the reviews: {error.problem}" if isinstance(error, OfStore) else str(error)
+    return Refusal(503, "unavailable", message, retry_after=1)
 
 
 def install(app: FastAPI) -> None:

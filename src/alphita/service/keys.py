@@ -61,7 +61,7 @@ def load(path: Path) -> list[Key]:
         "a line has name, SHA-256 of the key, last day and roles, separated by tabs; create one with --new-key NAME"
     )
     try:
-        lines = list(textio.lines(path))
+        lines = list(textio.lines(textio.plain(path)))
     except InputError as error:
         # Without the value, which might be a key itself.
         raise InputError(error.problem, file=path, line=error.line, remedy=remedy) from None

@@ -24,7 +24,7 @@ from starlette.responses import Response
 
 from alphita import clock, textio
 from alphita.errors import AlphitaError, require
-from alphita.service import logs, pages
+from alphita.service import audit, logs, pages
 from alphita.service.failures import Refusal
 from alphita.service.limits import OWN_PAGES
 from alphita.service.settings import Settings
@@ -167,6 +167,7 @@ class Issuer:
             logs.LOGGER.error("a login failed", exc_info=error)
             raise Refusal(401, "login_failed", "the issuer did not confirm this login; log in again") from None
         person = self._person(claims)
+        audit.note(user=person.name)
         session = Session(person, time.monotonic() + SESSION_SECONDS, token["id_token"])
         name = secrets.token_urlsafe(32)
         self._sessions.pop(_digest(self._sent(request.headers, SESSION)), None)
@@ -195,7 +196,9 @@ class Issuer:
         from authlib.integrations.httpx_client import AsyncOAuth2Client
 
         settings = self.settings
-        secret = textio.read_text(settings.oidc_secret).strip() if settings.oidc_secret is not None else None
+        secret = (
+            textio.read_text(textio.plain(settings.oidc_secret)).strip() if settings.oidc_secret is not None else None
+        )
         methods = self._metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         by = "none" if secret is None else next((one for one in BY_SECRET if one in methods), BY_SECRET[0])
         url = settings.url + CALLBACK

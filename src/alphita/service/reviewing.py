@@ -208,7 +208,6 @@ def router(
             "release": review_files.release_of(index),
             "model": index.manifest["model_hash"],
             "terminology": index.manifest["terminology_hash"],
-            "calibrated": normalizer.calibration is not None,
             "assurance": normalizer.assurance,
             "choices": choices(index),
         }

@@ -21,13 +21,13 @@ export class Bulk {
     this.dialog.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
   }
 
-  open(project, { calibrated, pending }) {
+  open(project, { hasConfidence, pending }) {
     this.project = project;
     this.uid = crypto.randomUUID();
     this.dialog.showModal();
     this.slider.focus();
     this.blocked = null;
-    if (!calibrated) this.blocked = "The index has no calibration, so there is no confidence to accept by. Run `alphita calibrate`.";
+    if (!hasConfidence) this.blocked = "The index has no calibration, so there is no confidence to accept by. Run `alphita calibrate`.";
     else if (pending) this.blocked = `${several(pending, "decision")} of yours must be saved first.`;
     for (const control of [this.slider, this.number, byId("bulk-type")]) control.disabled = Boolean(this.blocked);
     fill(byId("bulk-preview"));

@@ -393,7 +393,7 @@ const actions = {
     const uid = crypto.randomUUID();
     outbox.add({ uid, reviewer: page.me.reviewer, project: page.project, row: null, path: path(page.project, "undo"), body: { uid }, mention: "" });
   },
-  bulk: () => { if (page.project) bulk.open(page.project, { calibrated: page.me.calibrated, pending: outbox.size }); },
+  bulk: () => { if (page.project) bulk.open(page.project, { hasConfidence: page.me.assurance !== null, pending: outbox.size }); },
   next: () => step(1),
   previous: () => step(-1),
   details: () => { page.more = !page.more; draw(); },
@@ -540,8 +540,8 @@ async function begin() {
     return;
   }
   api.reviewer = page.me.reviewer;
-  const { reviewer, version, release, calibrated } = page.me;
-  byId("who").textContent = [`reviewer: ${reviewer}`, release && `release ${release}`, calibrated ? null : "not calibrated", `Alphita ${version}`].filter(Boolean).join(" · ");
+  const { reviewer, version, release, assurance } = page.me;
+  byId("who").textContent = [`reviewer: ${reviewer}`, release && `release ${release}`, assurance ? null : "not calibrated", `Alphita ${version}`].filter(Boolean).join(" · ");
   const resumed = outbox.resume(reviewer);
   if (resumed.length) say(`${several(resumed.length, "decision")} from an earlier visit: saving now.`);
   byId("logout").hidden = !page.me.login || api.hasKey;
