@@ -1,4 +1,4 @@
-"""What a checkout's package needs for mentions beside its own encoder; `speed.py` starts it once a round.
+"""What a checkout's package needs for mentions beside its own encoder; `release_speed.py` starts it once a round.
 
     PYTHONPATH=CHECKOUT/src python bench/speed_probe.py INDEX MENTIONS.json ANSWERS.json
 

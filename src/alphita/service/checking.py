@@ -17,6 +17,8 @@ from alphita.answer.calibration_store import FOLDER
 from alphita.answer.normalizer import Normalizer
 from alphita.errors import AlphitaError, InputError, counted
 from alphita.review import database
+from alphita.review.store import ReviewStore
+from alphita.review.tables import VERSION
 from alphita.service import access, keys, oidc
 from alphita.service.settings import Settings
 from alphita.terminology.store import load_terminology

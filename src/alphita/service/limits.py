@@ -10,6 +10,7 @@ import contextlib
 import functools
 import re
 import resource
+import socket
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
@@ -339,6 +340,7 @@ def _name(host: str) -> str:
 # For a request's header, for the next request, and to take so many bytes of what is sent.
 CONNECTION_SECONDS = 10.0
 MIN_TAKEN = 65_536
+NOT_SENT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 # Bytes of answers that clients have not taken yet, in all; of one client, who may have one of any size.
 MAX_UNTAKEN = 256 * 2**20
 MAX_HEADER = 65_536
@@ -405,6 +407,10 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if (made := transport.get_extra_info("socket")).family != socket.AF_UNIX:
+            # Else the kernel takes megabytes, and of what is taken from these nothing is seen.
+            with contextlib.suppress(OSError):
+                made.setsockopt(socket.IPPROTO_TCP, NOT_SENT, MIN_TAKEN // 2)
         self._watch()
         if len(self.connections) > connection_limits()[0]:
             waiting = [one for one in self.connections if isinstance(one, Connection) and one._limit is not None]

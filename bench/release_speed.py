@@ -2,15 +2,15 @@
 
     git worktree add ../base RELEASE
     bench/peers/setup.sh VENVS
-    python bench/speed.py --beside ../base --source hpo --source icd10cm --venvs VENVS -o OUT
+    python bench/release_speed.py --beside ../base --source hpo --source icd10cm --venvs VENVS -o OUT
 
 A source is what `alphita index` takes. Each checkout makes an index of each source in OUT, unless it is there: its
 processor seconds are compared with those of encoding the index's strings. Then, round by round, `speed_probe.py` asks
 each index three kinds of distinct strings: equal to a name, with one slip, with another name's word in place of one;
 in blocks and singly, each beside the encoder alone. Of the first source there is a file in which a tenth of the rows
 are distinct, too, requests to the service (`service_load.py`), and the other programs, which search the same strings.
-One thread but for the service; processor seconds, which other programs touch less than the clock. OUT/speed.json is
-written after every measurement, OUT/speed.md has the tables: medians, and the least and the most ratio of the rounds.
+One thread but for the service; processor seconds, which other programs touch less than the clock. OUT/release_speed.json is
+written after every measurement, OUT/release_speed.md has the tables: medians, and the least and the most ratio of the rounds.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ HERE = Path(__file__).parents[1]
 PROBE = Path(__file__).with_name("speed_probe.py")
 OURS, OTHER = "ours", "beside"
 KINDS = ("equal", "slip", "word")
-# Prints the processor seconds that encoding an index's strings takes; of any checkout, through what is public.
+# Prints the processor seconds that encoding an index's strings takes, and their number; of any checkout, through what is public.
 ENCODING = """
-import sys, time, alphita
+import json, sys, time, alphita
 from alphita import machine
 machine.set_threads(1)
 normalizer = alphita.Normalizer.load(sys.argv[1])
@@ -56,7 +56,7 @@ encoder, strings = normalizer.encoder(), list(normalizer.index.strings)
 encoder.encode(strings[:100])
 start = time.process_time()
 encoder.encode(strings)
-print(time.process_time() - start)
+print(json.dumps([time.process_time() - start, len(strings)]))
 """
 # What was promised, with its sense: more is better, or less.
 TARGETS = {
@@ -104,7 +104,7 @@ class Report:
     def write(self) -> None:
         """Write the figures and the tables as they are."""
         harness.write(self.given, {"figures": self.figures, "notes": self.notes})
-        (self.out / "speed.md").write_text(self.tables() + "\n", encoding="utf-8")
+        (self.out / "release_speed.md").write_text(self.tables() + "\n", encoding="utf-8")
 
     def tables(self) -> str:
         """Return the tables in Markdown: of the checkouts, and of the other programs."""
@@ -148,10 +148,10 @@ def indexing(report: Report, checkout: Checkout, source: str) -> None:
     index.parent.mkdir(parents=True, exist_ok=True)
     used, _, _ = run(checkout, "-m", "alphita", "index", source, "-o", index, "--threads", "1")
     seconds = used.ru_utime + used.ru_stime
-    report.add(f"{name}: strings", checkout.name, len(Index.open(index)))
+    encoding, strings = json.loads(run(checkout, "-c", ENCODING, index)[2])
+    report.add(f"{name}: strings", checkout.name, strings)
     report.add(f"{name}: indexing, processor s", checkout.name, seconds)
     report.add(f"{name}: indexing, GB", checkout.name, used.ru_maxrss * 1024 / 1e9)
-    encoding = float(run(checkout, "-c", ENCODING, index)[2])
     report.add(f"{name}: indexing, times the encoding", checkout.name, seconds / encoding)
 
 
@@ -295,7 +295,7 @@ def main() -> None:
     given.source = given.source or ["hpo"]
     out = given.output
     out.mkdir(parents=True, exist_ok=True)
-    given.output = out / "speed.json"
+    given.output = out / "release_speed.json"
     checkouts = [Checkout(OURS, HERE, out / OURS), Checkout(OTHER, given.beside.resolve(), out / OTHER)]
     report = Report(given, out)
     for name, part in parts(report, checkouts, out):
