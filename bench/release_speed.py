@@ -9,8 +9,9 @@ processor seconds are compared with those of encoding the index's strings. Then,
 each index three kinds of distinct strings: equal to a name, with one slip, with another name's word in place of one;
 in blocks and singly, each beside the encoder alone. Of the first source there is a file in which a tenth of the rows
 are distinct, too, requests to the service (`service_load.py`), and the other programs, which search the same strings.
-One thread but for the service; processor seconds, which other programs touch less than the clock. OUT/release_speed.json is
-written after every measurement, OUT/release_speed.md has the tables: medians, and the least and the most ratio of the rounds.
+One thread but for the service; processor seconds, which other programs touch less than the clock. The figures are
+written to OUT/release_speed.json after every measurement, the tables to OUT/release_speed.md: medians, and the least
+and the most ratio of the rounds.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ HERE = Path(__file__).parents[1]
 PROBE = Path(__file__).with_name("speed_probe.py")
 OURS, OTHER = "ours", "beside"
 KINDS = ("equal", "slip", "word")
-# Prints the processor seconds that encoding an index's strings takes, and their number; of any checkout, through what is public.
+# Prints the processor seconds that encoding an index's strings takes, and their number, through what is public.
 ENCODING = """
 import json, sys, time, alphita
 from alphita import machine

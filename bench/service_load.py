@@ -374,7 +374,7 @@ async def flat(served: Served, draw: Callable[[int], list[str]], count: int) -> 
 def resident(process: int) -> int:
     """Return the bytes of a process and its descendants that are in memory and no file's."""
     found = (Path(f"/proc/{one}/status").read_text() for one in processes_of(process))
-    return sum(1024 * int(re.search(r"^RssAnon:\s+(\d+)", status, re.MULTILINE)[1]) for status in found)  # type: ignore[index]
+    return 1024 * sum(int(kilobytes) for status in found for kilobytes in re.findall(r"RssAnon:\s+(\d+)", status))
 
 
 async def compare(
