@@ -289,7 +289,7 @@ def main() -> None:
     parser = harness.parser(__doc__, rounds=3, output=True)
     parser.add_argument("--beside", type=Path, required=True, help="the other checkout")
     parser.add_argument("--source", action="append", help="of an index; hpo by default; several times for several")
-    parser.add_argument("--strings", type=int, default=2_200, help="of each kind; 200 of them are asked singly")
+    parser.add_argument("--strings", type=int, default=2_700, help="of each kind: 500 to warm up, 200 singly")
     parser.add_argument("--rows", type=int, default=100_000, help="of the file; 0 for none")
     parser.add_argument("--venvs", type=Path, help="the environments of the other programs")
     given = parser.parse_args()

@@ -21,7 +21,7 @@ import numpy as np
 import alphita
 from alphita import machine
 
-BLOCK, WARMING, SINGLE = 500, 100, 200
+BLOCK, WARMING, SINGLE = 500, 500, 200
 
 
 def spent(work: Callable[[list[str]], Any], strings: list[str]) -> tuple[float, Any]:
@@ -39,13 +39,13 @@ def main(index: str, mentions: Path, answers: Path) -> None:
     figures: dict[str, dict[str, float]] = {}
     kept: dict[str, list[tuple[str | None, str | None]]] = {}
     for kind, strings in json.loads(mentions.read_text(encoding="utf-8")).items():
-        singles, strings = strings[:SINGLE], strings[SINGLE:]
-        normalizer.normalize(strings[:WARMING])
-        encoder.encode(strings[:WARMING])
+        warming, singles, strings = np.split(np.array(strings, object), [WARMING, WARMING + SINGLE])
+        normalizer.normalize(warming.tolist())
+        encoder.encode(warming.tolist())
         encoding = answering = 0.0
         kept[kind] = []
         for start in range(0, len(strings), BLOCK):
-            block = strings[start : start + BLOCK]
+            block = strings[start : start + BLOCK].tolist()
             encoding += spent(encoder.encode, block)[0]
             seconds, results = spent(normalizer.normalize, block)
             answering += seconds
