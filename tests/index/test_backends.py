@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from faiss import read_index
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
@@ -16,6 +17,7 @@ from alphita.answer.filters import Restricted
 from alphita.errors import InputError, UsageError
 from alphita.index import backends, neighbours
 from alphita.index.backends import FLAT_UP_TO, _rounded, choose, exact, faiss, ivf_pq
+from alphita.index.backends._approximate import TooFewFound
 from alphita.index.choice import Building
 from alphita.index.lookup import VECTORS, How, lookup
 from alphita.index.neighbours import nearest, unit
@@ -315,6 +317,31 @@ def test_a_wider_search_is_taken_only_where_it_is_needed_and_too_narrow_a_one_re
     monkeypatch.setattr(ivf_pq, "STEPS", [{"nprobe": 1, "scored_again": 1}])
     with pytest.raises(InputError, match=r"ivf_pq finds the nearest string for only \d.*% of 300.*--backend faiss"):
         ivf_pq.build(vectors, tmp_path, lambda: far)
+
+
+def test_an_update_keeps_the_centroids_until_they_find_too_little(tmp_path, monkeypatch):
+    def middles(index: Index) -> np.ndarray:
+        inverted = read_index(str(index.segment.path / ivf_pq.FILE))
+        assert inverted.ntotal == len(index)
+        return inverted.quantizer.reconstruct_n(0, inverted.nlist)
+
+    rows = [(f"T:{number}", f"finding {number}", "exact") for number in range(5100)]
+    how, encoder = Building(backend="ivf_pq", letters=False), HashEncoder()
+    old = build(SmallTerminology(rows[:5050]), encoder, tmp_path / "old.index", how)
+    new = build(SmallTerminology(rows), encoder, tmp_path / "new.index", how, update=old)
+    assert np.array_equal(middles(new), middles(old))
+    assert new.manifest["search"]["recall_at_1"] >= 0.99
+    other = build(SmallTerminology(rows), HashEncoder(seed=1), tmp_path / "other.index", how, update=old)
+    assert not np.array_equal(middles(other), middles(old))
+    enough = ivf_pq.approximate.calibrate
+    refused = iter([True, False])
+    monkeypatch.setattr(
+        ivf_pq.approximate,
+        "calibrate",
+        lambda *given: (_ for _ in ()).throw(TooFewFound("too few")) if next(refused) else enough(*given),
+    )
+    anew = build(SmallTerminology(rows), encoder, tmp_path / "anew.index", how, update=old)
+    assert not np.array_equal(middles(anew), middles(old))
 
 
 # Among some rows.

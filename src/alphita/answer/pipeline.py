@@ -243,6 +243,7 @@ def questions_of(mentions: Iterable[Mention]) -> tuple[Questions, list[int]]:
                     request[query] = None
                     readings.append(reading)
             questions.requests.append(tuple(request))
-            questions.mentions.append(replace(mention, readings=tuple(readings)))
+            is_whole = len(readings) == len(mention.readings)
+            questions.mentions.append(mention if is_whole else replace(mention, readings=tuple(readings)))
         places.append(number)
     return questions._replace(queries=list(queries)), places

@@ -325,9 +325,10 @@ class ResultBuilder:
             places = slice(starts[number], starts[number + 1])
             some, of = candidates[places], rows[places]
             why = self._explainer(questions, scored, answers, of, some, bool(nil[number])) if explain else None
-            mention, decision = questions.mentions[number].string, None if decisions is None else decisions[number]
+            mention, string = questions.mentions[number].text, questions.mentions[number].string
+            decision = None if decisions is None else decisions[number]
             heading = some and self.assignment.is_heading(concepts[places.start])
-            codes, share = self._billed(mention, concepts[places], some) if self.assignment.billable else (some, 1.0)
+            codes, share = self._billed(string, concepts[places], some) if self.assignment.billable else (some, 1.0)
             shown = tuple(codes[:top_k])
             if not some or nil[number]:
                 term, near = (some[0].matched_term, some[0].similarity) if some else (None, None)

@@ -27,7 +27,7 @@ SURE_SHARE = 0.95
 OTHERWISE_SHARE = 0.25
 SHORT_LETTERS = 4
 ROOT_LETTERS = 4
-REMEMBERED = 4_096
+REMEMBERED = 16_384
 # The source of readings with a counted share.
 CLINIC = "clinic"
 
@@ -115,11 +115,17 @@ def _without_said_side(mentions: Sequence[Mention], table: CandidateTable, names
         said = SIDES[sides[request] - 1]
         rows = range(int(table.offsets[request]), int(table.offsets[request + 1]))
         called = {row: names.first_name(int(table.concept[row])) for row in rows}
-        of_side = [_roots(name) for name in called.values() if sets.side(clean(name)) == said]
+        of_side = [_roots(name) for name in called.values() if _side(name) == said]
         for row, name in called.items() if of_side else ():
             roots = _roots(name)
-            if roots and not sets.side(clean(name)) and any(roots <= other for other in of_side):
+            if roots and not _side(name) and any(roots <= other for other in of_side):
                 yield row
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _side(name: str) -> int:
+    """Return the sides that a name says, as bits."""
+    return sets.side(clean(name))
 
 
 def _means_another(

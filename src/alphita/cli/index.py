@@ -136,7 +136,7 @@ def _built(spec: IndexSpec, terminology: Path, threads: int) -> Index:
             return indexing.build(*where, spec.building, spec.running, parts=spec.parts, **options)
         encoder = TermEncoder.load(model, **asdict(replace(spec.running, threads=threads)))
         blocks = None if old is None else reusing(old, encoder, half=spec.building.half)
-        return build(terms, encoder, spec.output, spec.building, blocks=blocks, **options)
+        return build(terms, encoder, spec.output, spec.building, blocks=blocks, update=old, **options)
 
 
 def _text(built: Index, output: Path) -> str:

@@ -8,7 +8,9 @@ X.index/
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,8 +49,13 @@ def build(
     force: bool = False,
     blocks: Blocks | None = None,
     enrichment: Enrichment | None = None,
+    update: Index | None = None,
 ) -> Index:
-    """Encode every distinct cleaned string of the live concepts and write the index folder."""
+    """Encode every distinct cleaned string of the live concepts and write the index folder.
+
+    Args:
+        update: an earlier index with the same encoder and head; its search keeps what it learned of the vectors.
+    """
     how = how or Building()
     how.check()
     # Confirmed phrases may be patient data.
@@ -72,12 +79,16 @@ def build(
             encoder, added["head"] = learn_head(content, encoder, folder / "vectors.npy", enrichment.learn)
         backend = choose(len(content.strings)) if how.backend == AUTO else how.backend
         try:
+            file = f"{backend}.faiss"
+            if update is not None and update.manifest["model_hash"] == encoder.content_hash:
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(update.segment.path / file, folder / file)
             search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
         except TooFewFound as error:
             if how.backend != AUTO:
                 raise
             progress.say(f"{error}; so all are compared, which takes longer for each mention")
-            (folder / f"{backend}.faiss").unlink()
+            (folder / file).unlink()
             backend, search = EVERY, {}
         if how.letters:
             ngrams.build(SortedStrings(content.strings), folder / "ngrams")

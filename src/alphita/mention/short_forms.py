@@ -101,13 +101,14 @@ class ShortForms:
 
     def of(self, string: str, *, shouted: bool = False) -> list[Meaning]:
         """Return the meanings of a string, most frequent first, ties in the order in which they were added."""
-        key = string.lower()
+        key, last = string.lower(), string[-1:]
+        if key not in self._meanings and last != "s" and not last.isupper():
+            return []
         found = [
             (self._counts[key, long], meaning)
             for long, meaning in self._meanings.get(key, NOTHING).items()
             if _matches(written(meaning.short), string, shouted)
         ]
-        last = string[-1:]
         other = singular(string) if last == "s" else string + "s" if last.isupper() else None
         if not found and other is not None:
             key = other.lower()
@@ -267,20 +268,20 @@ def inside(text: str, forms: Sequence[ShortForms]) -> Iterator[Found]:
     """Yield the short forms in a text, left to right, not overlapping, longer ones first."""
     tokens = list(TOKEN.finditer(text))
     shouted = is_shouted(text)
-    known = [source.first_tokens for source in forms if source.first_tokens]
     place = 0
     while place < len(tokens):
         first = tokens[place][0].lower()
-        if not any(first in some for some in known):
+        possible = [source for source in forms if first in source.first_tokens]
+        if not possible:
             place += 1
             continue
         start = tokens[place].start()
         for count in range(min(MAX_TOKENS, len(tokens) - place), 0, -1):
             end = tokens[place + count - 1].end()
-            meanings = _meanings(text[start:end], forms, shouted)
+            meanings = _meanings(text[start:end], possible, shouted)
             if not meanings and text[end : end + 1] in SIGNS and text[end : end + 1]:
                 # "w/" and "K+" end in a sign.
-                meanings, end = _meanings(text[start : end + 1], forms, shouted), end + 1
+                meanings, end = _meanings(text[start : end + 1], possible, shouted), end + 1
             if meanings:
                 yield Found(start, end, meanings)
                 break

@@ -128,6 +128,8 @@ _ENDINGS = tuple(
     )
 )
 SHORTEST_STEM = 3
+# One mention is asked for several times.
+REMEMBERED = 2_048
 
 
 class Speller:
@@ -347,6 +349,7 @@ def opposite(word: str, other: str) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=REMEMBERED)
 def shortened(string: str) -> str:
     """Return a cleaned string without note words and codes at its ends; "" if nothing is left."""
     words = string.removeprefix(STATUS_POST).split()
@@ -361,6 +364,8 @@ def shortened(string: str) -> str:
 
 def _is_idle(words: Sequence[str], place: int, *, first: bool) -> bool:
     word = words[place].strip("().,;:?!")
+    if word.isalpha() and word not in ("a", "x"):
+        return word in IDLE
     following = words[place + 1] if place + 1 < len(words) else ""
     if not any(sign.isalnum() for sign in word):
         return first or not set(word) & set("+-")

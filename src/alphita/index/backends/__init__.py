@@ -3,7 +3,8 @@
 Each module has
 
     DESCRIPTION                                      one line
-    build(vectors, folder, probes) -> settings       writes the files of the search, if any, into the segment's folder
+    build(vectors, folder, probes) -> settings       writes the files of the search, if any, into the segment's folder;
+                                                     those of an index that is updated lie there already, for centroids
     attach(vectors, folder, settings) -> IndexBackend
                                                      opens it; must not copy the vectors
 

@@ -48,20 +48,43 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
 
     n, dim = vectors.shape
     if n < approximate.FEWEST:
+        (folder / FILE).unlink(missing_ok=True)
         return {}
     lists = min(MAX_LISTS, 2 ** round(math.log2(2 * math.sqrt(n))))
-    codes = next(dim // size for size in range(NUMBERS_A_CODE, 0, -1) if dim % size == 0)
-    inverted: Any = faiss.index_factory(dim, f"IVF{lists},PQ{codes}x4fs", faiss.METRIC_INNER_PRODUCT)
-    inverted.cp.niter = ROUNDS
+    inverted: Any = _earlier(folder / FILE, dim, lists)
+    trained = inverted is None
     with progress.bar("Compressing vectors", total=n, unit="vectors") as bar:
-        inverted.train(np.ascontiguousarray(neighbours.full(vectors[:: max(1, n // (lists * TRAINED_ON_A_LIST))])))
+        if trained:
+            codes = next(dim // size for size in range(NUMBERS_A_CODE, 0, -1) if dim % size == 0)
+            inverted = faiss.index_factory(dim, f"IVF{lists},PQ{codes}x4fs", faiss.METRIC_INNER_PRODUCT)
+            inverted.cp.niter = ROUNDS
+            inverted.train(np.ascontiguousarray(neighbours.full(vectors[:: max(1, n // (lists * TRAINED_ON_A_LIST))])))
         for _, block in neighbours.blocks(vectors, ADDED_AT_ONCE):
             inverted.add(block)
             bar.advance(len(block))
     faiss.write_index(inverted, str(folder / FILE))
-    return approximate.calibrate(
-        "ivf_pq", vectors, probes, lambda settings: _search(vectors, inverted, settings), STEPS
-    )
+    try:
+        return approximate.calibrate(
+            "ivf_pq", vectors, probes, lambda settings: _search(vectors, inverted, settings), STEPS
+        )
+    except approximate.TooFewFound:
+        if trained:
+            raise
+    (folder / FILE).unlink()
+    return build(vectors, folder, probes)
+
+
+def _earlier(file: Path, dim: int, lists: int) -> Any:  # noqa: ANN401
+    """Return the inverted file of the index that is updated, without its vectors; None if it does not fit."""
+    import faiss
+
+    if not file.exists():
+        return None
+    inverted: Any = faiss.read_index(str(file))
+    if (inverted.d, inverted.nlist) != (dim, lists):
+        return None
+    inverted.reset()
+    return inverted
 
 
 def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> IndexBackend:

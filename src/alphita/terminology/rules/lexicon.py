@@ -43,7 +43,8 @@ _PREFIX = 4
 FILE = "lexicon.tsv"
 # Axes whose values are lists for different ends: a word may be in several. On the others it has one value.
 LISTS = ("negation words", "noise", "part", "values")
-REMEMBERED = 65_536
+# Words, and strings, which several rules read one after the other.
+REMEMBERED, READ_AGAIN = 65_536, 2_048
 
 
 class Row(NamedTuple):
@@ -125,6 +126,7 @@ class Found(NamedTuple):
     words: str
 
 
+@functools.lru_cache(maxsize=READ_AGAIN)
 def read(string: str) -> Text:
     """Clean a string and split it into words; a clean string stays as it is."""
     string = clean(string)
