@@ -276,7 +276,7 @@ class HeadSettings:
     batch: int = 256
     bunch: int = 16
     variants: float = 0.5
-    most_steps: int = 600
+    most_steps: int = 450
     rounds: float = 20.0
     fewest_steps: int = 60
     rate: float = 6e-3
