@@ -104,7 +104,7 @@ def test_what_was_decided_before_is_taken_over(tmp_path):
         opened.decide(Decision("u", "p", 1, "ann", "nil"))
     assert run(*words).stdout.splitlines()[0] == "p: 0 rows added, 1 known"
     given.write_text(f"{head}A,toe,APPROVED,ann,1600000000000,5,MAPS_TO\n")
-    assert "1 decisions not taken over" in run(*words).stdout
+    assert "1 decision not taken over" in run(*words).stdout
 
 
 def test_a_project_keeps_the_concepts_that_it_was_answered_with(tmp_path):
