@@ -287,10 +287,10 @@ class Normalizer:
             return self._normalized(rows, top_k, explain)
         distinct = list(dict.fromkeys(rows))
         threads = machine.threads()
-        # Equal work for each thread. The first block is half as large, and so is the last: while one thread encodes,
-        # which releases Python's lock, another one ranks.
+        # Equal work for each thread. Of several, the first block is half as large, and so is the last: while one thread
+        # encodes, which releases Python's lock, another one ranks.
         size = -(-len(distinct) // (threads * -(-len(distinct) // (threads * MENTIONS_AT_ONCE))))
-        starts = [0, *range(max(1, size // 2), len(distinct), size)]
+        starts = [0, *range(max(1, size // min(2, threads)), len(distinct), size)]
         blocks = [distinct[start:stop] for start, stop in itertools.pairwise([*starts, len(distinct)])]
 
         def alone(block: list[Row]) -> list[Result]:

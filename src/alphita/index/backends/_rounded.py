@@ -51,6 +51,9 @@ LEFT_OUT = 1e-6
 WORTH_IT = 0.75
 # The library and type for products: FAISS with integers, NumPy with float32, or torch with integers or bf16.
 Way = Literal["faiss", "numpy", "int8", "bf16"]
+Float32 = NDArray[np.float32]
+# Queries, ascending, and rows.
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Candidates(NamedTuple):
@@ -61,8 +64,16 @@ class Candidates(NamedTuple):
 
     query: NDArray[np.int64]
     row: NDArray[np.int64]
-    product: NDArray[np.float32]
+    product: Float32
     unsure: NDArray[np.bool_]
+
+
+class Asked(NamedTuple):
+    """Rounded queries q" (q, m), the scale of their products, (q,), and the maximum error, (q,)."""
+
+    rounded: Float32
+    unit: NDArray[np.float64]
+    off: NDArray[np.float64]
 
 
 class Rounded:
@@ -91,7 +102,7 @@ class Rounded:
     def _is_whole(self) -> bool:
         return self.way in ("faiss", "int8")
 
-    def _parted(self, vectors: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _parted(self, vectors: Float32) -> tuple[Float32, Float32]:
         """Return the first numbers of vectors (n, d), turned, and the length of the others, (n, 1) or (n, 0)."""
         if self.turn is None:
             return vectors, vectors[:, :0]
@@ -99,14 +110,14 @@ class Rounded:
         squares, held = (np.einsum("nd,nd->n", some, some) for some in (vectors, first))
         return first, np.sqrt(np.maximum(squares - held, 0) + LEFT_OUT * squares)[:, None]
 
-    def turned(self, vectors: NDArray[np.float32], ratio: np.float32) -> NDArray[np.float32]:
+    def turned(self, vectors: Float32, ratio: np.float32) -> Float32:
         """Return v', or with the inverse ratio q', of vectors (n, d)."""
         first, rest = self._parted(vectors)
         return np.concatenate([first, rest * ratio], axis=1)
 
-    def _round(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _round(self, values: Float32) -> Float32:
         if self.way == "bf16":
-            halved: NDArray[np.float32] = _in_torch(values).bfloat16().float().numpy()
+            halved: Float32 = _in_torch(values).bfloat16().float().numpy()
             return halved
         return np.rint(values) if self._is_whole else values
 
@@ -121,17 +132,15 @@ class Rounded:
         size = 2 if self.way == "bf16" else 4
         return 1 << max(0, min(256, PRODUCTS_BYTES // (size * GROUP * self.groups)).bit_length() - 1)
 
-    def candidates(self, queries: NDArray[np.float32], k: int) -> Candidates:
+    def candidates(self, queries: Float32, k: int) -> Candidates:
         """Return candidates for the k nearest of each query (q, d), with their products, if `serves` is true."""
-        rounded, unit, off = self.rounded(queries)
+        asked = self.rounded(queries)
         with machine.one_thread() if len(queries) == 1 else nullcontext():
             search = self._searched if self.way == "faiss" else self._multiplied
-            return search(queries, rounded, unit, off, k)
+            return search(queries, asked, k)
 
-    def rounded(
-        self, queries: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
-        """Return rounded queries q" (q, m), the scale of their products, and the maximum error."""
+    def rounded(self, queries: Float32) -> Asked:
+        """Return queries (q, d) rounded."""
         queries = self.turned(queries, 1 / self.ratio)
         greatest = np.abs(queries).max(axis=1, keepdims=True)
         step = np.maximum(greatest / np.float32(GREATEST), np.float32(TINY))
@@ -143,19 +152,12 @@ class Rounded:
         )
         sums = HALVED if self.way == "bf16" else SUMS
         off = errors * self.longest + lengths * self.error + sums * (lengths + errors) * (self.longest + self.error)
-        return rounded, step[:, 0].astype(np.float64) * float(self.step), off
+        return Asked(rounded, step[:, 0].astype(np.float64) * float(self.step), off)
 
-    def _multiplied(
-        self,
-        queries: NDArray[np.float32],
-        rounded: NDArray[np.float32],
-        unit: NDArray[np.float64],
-        off: NDArray[np.float64],
-        k: int,
-    ) -> Candidates:
+    def _multiplied(self, queries: Float32, asked: Asked, k: int) -> Candidates:
         """Multiply everything; what cannot be nearer than the k-th of those with the greatest products is left out."""
-        q, finite = len(rounded), np.isfinite(off)
-        rounded = np.where(finite[:, None], rounded, np.float32(0))
+        q, finite = len(queries), np.isfinite(asked.off)
+        rounded = np.where(finite[:, None], asked.rounded, np.float32(0))
         if self.way == "numpy":
             multiplied = rounded @ self._numbers
             multiplied[:, self.n :] = -np.inf
@@ -171,33 +173,25 @@ class Rounded:
         first = groups.reaching(groups.bound, MAX_GROUPS)
         least = self._kth(queries, _table(first.line, first.column, q), k)
         # A line of which nothing was found has no candidates.
-        limit = np.where(finite & (least > -np.inf), (least - off) / unit, np.inf)
+        limit = np.where(finite & (least > -np.inf), (least - asked.off) / asked.unit, np.inf)
         query, row, _, _ = groups.reaching(limit, MAX_GROUPS)
-        return self._scored(queries, query, row, least, k)
+        return self._scored(queries, (query, row), least, k)
 
-    def _searched(
-        self,
-        queries: NDArray[np.float32],
-        rounded: NDArray[np.float32],
-        unit: NDArray[np.float64],
-        off: NDArray[np.float64],
-        k: int,
-    ) -> Candidates:
+    def _searched(self, queries: Float32, asked: Asked, k: int) -> Candidates:
         """Let FAISS find some more rows than requested."""
-        products, rows = self._numbers.search(rounded, k + SPARE)
+        products, rows = self._numbers.search(asked.rounded, k + SPARE)
         least = self._kth(queries, np.ascontiguousarray(rows[:, :k]), k)
-        limit = ((least - off) / unit)[:, None]
+        limit = ((least - asked.off) / asked.unit)[:, None]
         # "Not below", so that values that are not finite are unsure.
-        again = np.flatnonzero(~(products[:, -1] < limit[:, 0]) & np.isfinite(off))
+        again = np.flatnonzero(~(products[:, -1] < limit[:, 0]) & np.isfinite(asked.off))
         if len(again) and k + MANY_SPARE <= self.n:
-            few = MANY_SPARE - SPARE
-            products = np.pad(products, ((0, 0), (0, few)), constant_values=-np.inf)
-            rows = np.pad(rows, ((0, 0), (0, few)), constant_values=-1)
-            products[again], rows[again] = self._numbers.search(rounded[again], k + MANY_SPARE)
+            wider = (0, 0), (0, MANY_SPARE - SPARE)
+            products, rows = np.pad(products, wider, constant_values=-np.inf), np.pad(rows, wider, constant_values=-1)
+            products[again], rows[again] = self._numbers.search(asked.rounded[again], k + MANY_SPARE)
         query, place = np.nonzero((products >= limit) & (products[:, -1:] < limit))
-        return self._scored(queries, query, rows[query, place], least, k)
+        return self._scored(queries, (query, rows[query, place]), least, k)
 
-    def _kth(self, queries: NDArray[np.float32], rows: NDArray[np.int64], k: int) -> NDArray[np.float32]:
+    def _kth(self, queries: Float32, rows: NDArray[np.int64], k: int) -> Float32:
         """Return what the k-th nearest of each query's rows (q, k or more) reaches, (q,); -inf if these are fewer."""
         if rows.shape[1] < k:
             return np.full(len(queries), -np.inf, np.float32)
@@ -207,15 +201,9 @@ class Rounded:
         lengths = np.sqrt(np.einsum("qd,qd->q", queries, queries))
         return np.partition(products, rows.shape[1] - k, axis=1)[:, rows.shape[1] - k] - SUMS * lengths * self.longest
 
-    def _scored(
-        self,
-        queries: NDArray[np.float32],
-        query: NDArray[np.int64],
-        row: NDArray[np.int64],
-        least: NDArray[np.float32],
-        k: int,
-    ) -> Candidates:
+    def _scored(self, queries: Float32, found: Pairs, least: Float32, k: int) -> Candidates:
         """Return those of the rows found whose products are not below `least` (q,)."""
+        query, row = found
         few = np.bincount(query, minlength=len(queries)) <= MOST
         rows = _table(query[few[query]], row[few[query]], len(queries))
         products = neighbours.products_of_rows(queries, self.vectors, rows)
@@ -234,7 +222,7 @@ def _table(query: NDArray[np.int64], row: NDArray[np.int64], queries: int) -> ND
     return table
 
 
-def _turn(vectors: Vectors) -> NDArray[np.float32] | None:
+def _turn(vectors: Vectors) -> Float32 | None:
     """Return orthogonal directions (d, m) that hold most of the vectors (n, d); None if too many would be needed."""
     n, dim = vectors.shape
     some = neighbours.full(vectors[np.linspace(0, n - 1, min(n, SAMPLE)).astype(np.int64)])
@@ -285,7 +273,7 @@ def _zeros(rows: int, dim: int, way: Way) -> Any:  # noqa: ANN401 - a torch tens
     return torch.zeros((rows, dim), dtype=torch.int8 if way == "int8" else torch.bfloat16)
 
 
-def _in_torch(numbers: NDArray[np.float32]) -> Any:  # noqa: ANN401 - a torch tensor
+def _in_torch(numbers: Float32) -> Any:  # noqa: ANN401 - a torch tensor
     import torch
 
     return torch.from_numpy(numbers)
@@ -303,9 +291,9 @@ def _in_faiss(numbers: NDArray[np.int8]) -> Any:  # noqa: ANN401 - a FAISS index
     return index
 
 
-def _greatest(first: NDArray[np.float32], rest: NDArray[np.float32]) -> tuple[float, float]:
+def _greatest(first: Float32, rest: Float32) -> tuple[float, float]:
     return float(np.abs(first).max(initial=0)), float(rest.max(initial=0))
 
 
-def _longest(vectors: NDArray[np.float32]) -> float:
+def _longest(vectors: Float32) -> float:
     return float(np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64).max()))
