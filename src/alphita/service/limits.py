@@ -159,14 +159,13 @@ class Limits(Gate):
 
         try:
             if await self._read(scope, receive, body, seconds, client):
-                is_upload = _is_upload(scope)
-                if not is_upload:
+                turns = []
+                if not _is_upload(scope):
                     check_values(body.content, self.settings.max_values)
                     self.rate.charge(client, body.size // BYTES_A_REQUEST)
-                turns = []
-                if not is_upload and scope["path"] not in BATCHED:
-                    turns.append(self._threads.setdefault(client, asyncio.Semaphore(MAX_THREADS)))
-                    turns += [self._held_up] if _may_be_held_up(scope) else []
+                    if scope["path"] not in BATCHED:
+                        own = self._threads.setdefault(client, asyncio.Semaphore(MAX_THREADS))
+                        turns = [own, self._held_up] if _may_be_held_up(scope) else [own]
                 await self._timed(scope, replay, send, deadline, seconds, turns)
         finally:
             self.bytes.take(client, -body.size)
@@ -407,10 +406,9 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if (made := transport.get_extra_info("socket")).family != socket.AF_UNIX:
-            # Else the kernel takes megabytes, and of what is taken from these nothing is seen.
-            with contextlib.suppress(OSError):
-                made.setsockopt(socket.IPPROTO_TCP, NOT_SENT, MIN_TAKEN // 2)
+        # Else the kernel holds megabytes, and what is taken of them is not seen; a Unix socket holds little.
+        with contextlib.suppress(OSError):
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, NOT_SENT, MIN_TAKEN // 2)
         self._watch()
         if len(self.connections) > connection_limits()[0]:
             waiting = [one for one in self.connections if isinstance(one, Connection) and one._limit is not None]
