@@ -20,7 +20,7 @@ from alphita import machine
 from alphita.artefact import atomic_file
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    pass
 
 KIND = "report"
 FORMAT_VERSION = 1
@@ -71,29 +71,6 @@ def percent(figure: float | None, interval: Sequence[float] | None = None) -> st
         return "–"
     ends = "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
     return f"{100 * figure:.1f}{ends}"
-
-
-def render_table(rows: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str], *, title: str = "") -> Table:
-    """Return a table of fractions as percentages, for `rich.print`; the highest figure of each column is bold."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for heading in columns.values():
-        table.add_column(Text(heading), justify="right", no_wrap=True)
-    top = {
-        name: max((row[name] for row in rows.values() if row.get(name) is not None), default=None) for name in columns
-    }
-    for label, row in rows.items():
-        cells = [Text(label)]
-        for name in columns:
-            figure = row.get(name)
-            bold = len(rows) > 1 and figure is not None and figure == top[name]
-            cells.append(Text(percent(figure, row.get(f"{name}_interval")), style="best" if bold else ""))
-        table.add_row(*cells)
-    return table
 
 
 def file_name(system: str) -> str:

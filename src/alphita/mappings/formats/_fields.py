@@ -249,13 +249,6 @@ def warn_unused_columns(
         tell(f"{path}: columns that are not read, and how many values each has: {columns}")
 
 
-def read_as(header: Header, words: Dictionary[str, object], **held: str | None) -> None:
-    """Count the words of a file that its mapping does not hold, by name: those that are read as another one."""
-    for name, word in held.items():
-        if words.get(name) and word and words[name] != word:
-            header.lost[f"{name} {words[name]}, read as {word}"] += 1
-
-
 def is_target(mapping: Mapping) -> bool:
     """Return whether it is a mapping, not merely a further candidate: the answer, or what a person looked at."""
     return mapping.rank == 1 or mapping.status != "unreviewed"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 import alphita
-from alphita import printing, report
+from alphita import report
 
 
 def test_provenance_says_what_is_needed_to_measure_again(monkeypatch) -> None:
@@ -70,19 +69,6 @@ def test_report_is_written_whole(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_table_shows_every_figure_and_marks_the_best() -> None:
-    rows = {
-        "TF-IDF [3-grams]": {"acc1": 0.368, "acc1_interval": [0.351, 0.385], "acc3": 0.548},
-        "trained": {"acc1": 0.61, "acc1_interval": [0.592, 0.627]},
-    }
-    columns = {"acc1": "accuracy@1", "acc3": "accuracy@3"}
-    console = printing.console(width=90, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(report.render_table(rows, columns, title="Held-out synonyms"))
-    text = console.export_text(clear=False)
-    lines = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.strip()]
-    assert lines[0] == ["Held-out synonyms"]
-    assert lines[1] == ["accuracy@1", "accuracy@3"]
-    assert lines[3:] == [["TF-IDF [3-grams]", "36.8 [35.1, 38.5]", "54.8"], ["trained", "61.0 [59.2, 62.7]", "–"]]
-    styled = console.export_text(styles=True)
-    assert "\x1b[1m61.0" in styled
-    assert "\x1b[1m36.8" not in styled
+def test_a_fraction_as_a_cell() -> None:
+    assert report.percent(0.368, [0.351, 0.385]) == "36.8 [35.1, 38.5]"
+    assert (report.percent(0.61), report.percent(None)) == ("61.0", "–")
