@@ -41,10 +41,10 @@ def asked(model, terminology, tmp_path) -> tuple[object, ...]:
 
 def test_it_writes_mentions_and_says_how_many(asked, terminology, tmp_path, capsys):
     text, notes = tmp_path / "a.txt", tmp_path / "b.jsonl.gz"
-    text.write_text("Dell’heart pain, il dolore del cuore\n\nCardiodinia e citta\n", encoding="utf-8")
+    text.write_text("Dell’heart pain, il dolore del cuore\n\nCardiodinia e città\n", encoding="utf-8")
     notes.write_bytes(gzip.compress(b'{"note": "Heart-pain"}\n{"text": 1}\nno\n'))
     code = alphita(
-        *asked, text, notes, "--text-field", "note", "--accents", "strip", "--sequence-tokens", 20, "--contexts", 1
+        *asked, text, notes, "--text-field", "note", "--ambiguous", "keep", "--sequence-tokens", 20, "--contexts", 1
     )
     printed, said = capsys.readouterr()
     assert code == 0
@@ -57,7 +57,7 @@ def test_it_writes_mentions_and_says_how_many(asked, terminology, tmp_path, caps
     assert [line.split(",")[1] for line in rejected[1:]] == ["2", "3"]
     found = Mentions.load(tmp_path / "x.mentions")
     assert found.concept_ids == ["T:1", "T:2"]
-    assert found.manifest["config"]["accents"] == "strip"
+    assert found.manifest["config"]["ambiguous"] == "keep"
     assert found.manifest["terminology"] == load_terminology(terminology).content_hash
 
 

@@ -255,9 +255,6 @@ def test_what_is_held_out_stands_neither_in_names_nor_in_contexts(
         with pytest.raises(InputError, match=told) as error:
             kge_margin.train(terminology, str(model), tmp_path / "n", config_of(other, steps=1), split=given)
         assert "alphita mentions" in str(error.value.remedy)
-    left = matched(terminology, model, tmp_path / "left.mentions", split, held_out_text=True)
-    with pytest.raises(InputError, match="held-out strings stand in its texts"):
-        kge_margin.train(terminology, str(model), tmp_path / "n", config_of(left, steps=1), split=split)
 
 
 def test_vectors_that_may_know_held_out_triples_are_refused(

@@ -60,9 +60,8 @@ class Reservoir:
     it; those with the lowest stay. So what is kept does not depend on how the corpus is read.
     """
 
-    def __init__(self, n_forms: int, size: int, *, window: int, seed: int, spare_held_out: bool) -> None:
+    def __init__(self, n_forms: int, size: int, *, window: int, seed: int) -> None:
         self.size, self.reach, self.seed = size, window * CHARACTERS_A_TOKEN, seed
-        self.spare_held_out = spare_held_out
         self.counts = np.zeros(n_forms, np.int64)
         self.held_out_nearby = 0
         self._worst = np.full(n_forms, np.iinfo(np.uint64).max, np.uint64)
@@ -75,10 +74,9 @@ class Reservoir:
         occurrences = self.counts[forms] + rank_in_group(forms, np.zeros(len(forms), np.uint64))
         self.counts += np.bincount(forms, minlength=len(self.counts))
         draws = _draws(self.seed, forms, occurrences)
-        if self.spare_held_out:
-            alone = ~self._near_held_out(matches, places)
-            self.held_out_nearby += int((~alone).sum())
-            places, forms, occurrences, draws = places[alone], forms[alone], occurrences[alone], draws[alone]
+        alone = ~self._near_held_out(matches, places)
+        self.held_out_nearby += int((~alone).sum())
+        places, forms, occurrences, draws = places[alone], forms[alone], occurrences[alone], draws[alone]
         chosen = np.flatnonzero((draws < self._worst[forms]) & (rank_in_group(forms, draws) < self.size))
         text_of = np.searchsorted(matches.offsets, places[chosen], side="right") - 1
         for one, text in zip(chosen.tolist(), text_of.tolist(), strict=True):
@@ -237,7 +235,7 @@ def build(
     artefact.refuse_existing(out, force, " (the old one is moved aside)")
     rejects = rejects if rejects is not None else Rejects()
     tokenizer, tokenizer_hash, specials = open_tokenizer(encoder)
-    fold = Fold(settings.languages[0] if len(settings.languages) == 1 else None, settings.accents)
+    fold = Fold(settings.languages[0] if len(settings.languages) == 1 else None)
     hidden = split.cleaned if split else frozenset()
     forms = collect(
         terminology,
@@ -245,19 +243,12 @@ def build(
         languages=settings.languages,
         held_out=hidden,
         ambiguous=settings.ambiguous,
-        acronyms=settings.acronyms,
         least=settings.least_characters,
         stop=fold.keys(settings.stop),
     )
     # Held-out strings are searched by themselves too: a name may cover one, or begin before it.
-    matcher, held_out = Matcher(forms, fold), HeldOut(frozenset() if settings.held_out_text else hidden)
-    reservoir = Reservoir(
-        len(forms.strings),
-        settings.contexts,
-        window=settings.window,
-        seed=settings.seed,
-        spare_held_out=not settings.held_out_text,
-    )
+    matcher, held_out = Matcher(forms, fold), HeldOut(hidden)
+    reservoir = Reservoir(len(forms.strings), settings.contexts, window=settings.window, seed=settings.seed)
     counts = dict.fromkeys(COUNTED, 0)
     with (
         artefact.create(out, KIND, force=force) as draft,
@@ -326,13 +317,13 @@ def _write_sequences(
     length, most = settings.sequence_tokens, settings.most_mentions
     for tokens in sequences(texts, matches, tokenizer, length=length, most=most):
         hidden = tokens.mentions[:, 2] == HELD_OUT
-        if hidden.any() and not settings.held_out_text:
+        if hidden.any():
             counts["sequences_with_held_out"] += 1
-        elif hidden.all():
+        elif not len(hidden):
             counts["sequences_without_mention"] += 1
         else:
             counts["sequences"] += 1
-            writer.add(tokens.without(hidden))
+            writer.add(tokens)
 
 
 def _write_windows(reservoir: Reservoir, tokenizer: Tokenizer, length: int, writer: Writer) -> dict[str, int]:

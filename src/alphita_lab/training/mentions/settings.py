@@ -25,8 +25,6 @@ class MentionSettings:
     languages: tuple[str, ...] = option(
         (), "--language", help="Find names in this language only, such as it; repeatable; all by default."
     )
-    accents: Literal["keep", "strip"] = option("keep", panel=NAMES, help="Accents: keep, or strip from Latin letters.")
-    acronyms: bool = option(True, panel=NAMES, help="Match names of 2 to 4 capitals in capitals only.")
     ambiguous: Literal["leave_out", "keep"] = option(
         "leave_out", panel=NAMES, help="Names of several concepts: leave_out, or keep as a mention of each concept."
     )
@@ -39,7 +37,6 @@ class MentionSettings:
         0, least=0, panel=KEPT, help="Also store whole documents, in pieces of this many tokens; 0: none."
     )
     most_mentions: int = option(119, least=1, panel=KEPT, help="Maximum mentions per piece.")
-    held_out_text: bool = option(False, panel=KEPT, help="Keep texts that contain a held-out string.")
     seed: int = option(0, least=0, most=2**32 - 1, panel=KEPT, help="Seed for the choice of contexts.")
 
     def __post_init__(self) -> None:

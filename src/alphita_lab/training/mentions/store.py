@@ -36,10 +36,6 @@ class Tokens:
     mentions: Int32  # (m, 3) int32 first token, the one behind the last, form
     own: int = 0  # the mention that a window is about; 0 in sequences
 
-    def without(self, mentions: NDArray[np.bool_]) -> Tokens:
-        """Return the sequence without some of its mentions, (m,)."""
-        return Tokens(self.ids, self.mentions[~mentions], self.own)
-
 
 @dataclass(frozen=True)
 class MentionBatch:
@@ -230,8 +226,4 @@ def check_split(mentions: Mentions, split: Split | None) -> None:
             remedy = "make it with that of training"
         raise InputError(
             f"it was made {made}", file=mentions.path, remedy=f"{remedy}: alphita mentions --split X.split"
-        )
-    if split is not None and mentions.manifest["config"]["held_out_text"]:
-        raise InputError(
-            "held-out strings stand in its texts", file=mentions.path, remedy="make it again without --held-out-text"
         )

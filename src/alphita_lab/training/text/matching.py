@@ -57,7 +57,6 @@ def collect(
     languages: Sequence[str] = (),
     held_out: Collection[str] = frozenset(),
     ambiguous: Ambiguous = "leave_out",
-    acronyms: bool = True,
     least: int = 3,
     stop: Collection[str] = (),
 ) -> Forms:
@@ -79,7 +78,7 @@ def collect(
     hidden, common = set(fold.keys(sorted(held_out))) - {""}, STOP.union(stop)
     found: dict[str, _Named] = {}
     for string, key, concept, kind in zip(strings, fold.keys(strings), concepts, kinds, strict=True):
-        is_acronym = acronyms and is_acronym_of(string) and kind not in shouting
+        is_acronym = is_acronym_of(string) and kind not in shouting
         reason = "held out" if key in hidden else why_not(key, least, stop if is_acronym else common)
         if reason is not None:
             left_out[reason] += 1

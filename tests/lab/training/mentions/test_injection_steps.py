@@ -234,9 +234,6 @@ def test_what_does_not_fit_together_is_refused(mentions, graph, terminology, und
     with_split = mentions_of(terminology, undropped, tmp_path / "split.mentions", split=split)
     with pytest.raises(InputError, match="made with a split, and training has none"):
         read(mentions=with_split)
-    with_text = mentions_of(terminology, undropped, tmp_path / "text.mentions", split=split, held_out_text=True)
-    with pytest.raises(InputError, match=r"held-out strings stand in its texts.*without --held-out-text"):
-        read(mentions=with_text, split=split)
     held = read(mentions=with_split, split=split)
     assert not {string.lower() for string in held.mentions.strings.to_pylist()} & split.cleaned
     with pytest.raises(InputError, match="no sequences, only windows"):

@@ -105,9 +105,6 @@ def test_acronyms_are_found_in_capitals_only(tmp_path):
         "brca1",
         "ICTUS",
     ]
-    matcher = searching(tmp_path, *rows, acronyms=False)
-    assert [name for name, _ in found(matcher, "aids all ALL")] == ["aids"]
-    assert matcher.forms.left_out == {"stop word": 1}
 
 
 def test_short_names_of_a_source_in_capitals_are_no_acronyms(tmp_path):
