@@ -312,6 +312,7 @@ class Normalizer:
             results |= zip(places, among.normalize(mentions, **given), strict=True)
         return [results[place] for place in range(len(rows))]
 
+    @machine.uncollected()
     def _normalized(self, rows: Sequence[Row], top_k: int, explain: bool) -> list[Result]:
         """Answer rows; equal questions only once."""
         contexts, languages = [context for _, context, _ in rows], [language for _, _, language in rows]

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -200,7 +200,6 @@ class Abbreviations:
         clinic: ClinicalAbbreviations | None = None,
     ) -> None:
         self.clinic = clinic or ClinicalAbbreviations()
-        self._known: tuple[list[int], Set[str]] = [], frozenset()
         self._sources: dict[Source, ShortForms] = {
             "list": ShortForms(),
             "input": ShortForms(),
@@ -260,7 +259,7 @@ class Abbreviations:
         for name, values in (("contexts", contexts), ("languages", languages)):
             if values is not None and len(values) != len(mentions):
                 raise UsageError(f"{len(mentions)} mentions, but {len(values)} {name}")
-        known = self._first_tokens()
+        known = [source.first_tokens for source in (*self._sources.values(), *self.clinic) if source.first_tokens]
         read: dict[str, ShortForms] = {}
         tokens_of = TOKEN.findall
         expansions: list[list[Expansion]] = []
@@ -274,7 +273,7 @@ class Abbreviations:
                     own = read[context] = _defined(context)
             tokens = tokens_of(text.lower())
             if (
-                known.isdisjoint(tokens)
+                all(some.isdisjoint(tokens) for some in known)
                 and (own is None or own.first_tokens.isdisjoint(tokens))
                 and not ("(" in text or "[" in text)
             ):
@@ -283,15 +282,6 @@ class Abbreviations:
             language = languages[place] if languages is not None else None
             expansions.append(self._expand(written(mention), own, context, language))
         return expansions
-
-    def _first_tokens(self) -> Set[str]:
-        """Return the first tokens of all short forms."""
-        every = [source.first_tokens for source in (*self._sources.values(), *self.clinic)]
-        sizes = [*map(len, every)]
-        # They only become more.
-        if self._known[0] != sizes:
-            self._known = sizes, frozenset().union(*every)
-        return self._known[1]
 
     def to_json(self) -> dict[str, Any]:
         """Return those of the terminology and the list as plain JSON, but not those of the input, which may be

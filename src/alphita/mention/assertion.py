@@ -83,7 +83,7 @@ def doubt_of(mention: str) -> str | None:
     value = None if _SEPARATORS.isdisjoint(mention) else _value().search(mention)
     if value and (doubt := _DOUBTS_OF_VALUES.get(values.assertion_of(value["colon"] or value["bracket"]))):
         return doubt
-    if _may_be_marked(mention) and (doubt := next((one for one, mark in _marks() if mark.search(mention)), None)):
+    if doubt := next((doubt for doubt, mark in _marks() if mark.search(mention)), None):
         return doubt
     return _DOUBTS_BEHIND.get(cues.ending(mention) or "")
 
@@ -110,29 +110,6 @@ def _marks() -> tuple[tuple[str, re.Pattern[str]], ...]:
         (OVER, rf"\b(?:{lexicon.pattern('ends', 'over')})\)?$"),
     )
     return tuple((doubt, re.compile(pattern, re.IGNORECASE)) for doubt, pattern in patterns)
-
-
-def _may_be_marked(mention: str) -> bool:
-    """Tell whether a mention has a sign or a word at its beginning or end that one of `_marks` has there."""
-    words = lexicon.WORD.findall(mention.lower())
-    if (
-        not words
-        or not mention.isascii()
-        or not (mention[0].isalnum() and (mention[-1].isalnum() or mention[-1] == "."))
-    ):
-        return True
-    begins, ends = _marked()
-    return words[0] in begins or words[-1] in ends or "[" in mention
-
-
-@functools.cache
-def _marked() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the first words of what `_marks` has at the beginning, and the last words of what it has at the end."""
-    begins, ends = (
-        [lexicon.WORD.findall(clean(word)) for row in lexicon.rows(axis) for word in row.words]
-        for axis in ("begins", "ends")
-    )
-    return frozenset(words[0] for words in begins if words), frozenset(words[-1] for words in ends if words)
 
 
 # Separators of names: signs, and words for "and", "or" and "with", except ambiguous ones and letters ("hepatitis E").
