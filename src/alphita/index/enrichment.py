@@ -34,7 +34,7 @@ SHORT_FORM_COLUMNS = ("short", "long", "share", "language", "english")
 ASSUMED_SHARES = (0.1, 0.1, 0.1, 0.25, 0.5, 0.8)
 ROWS_AT_ONCE = 65_536
 # Number of names that are misspelt for training and testing the head.
-MISSPELT = 2_500
+MISSPELT = 4_000
 SETTINGS = {
     "seconds": HeadSettings(),
     "minutes": HeadSettings(1024, bunch=32, variants=0.3, rate=4e-3, most_steps=3_000, rounds=100.0),
