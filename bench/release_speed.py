@@ -279,9 +279,9 @@ def parts(report: Report, checkouts: list[Checkout], out: Path) -> Iterator[tupl
     first = given.source[0]
     if given.rows:
         yield "file", lambda: file_of(report, checkouts, first, out, given.seed)
+        yield "service", lambda: service(report, checkouts, first)
     if given.venvs:
         yield "peers", lambda: peers(report, checkouts[0], first, out, given.seed)
-    yield "service", lambda: service(report, checkouts, first)
 
 
 def main() -> None:
@@ -290,7 +290,7 @@ def main() -> None:
     parser.add_argument("--beside", type=Path, required=True, help="the other checkout")
     parser.add_argument("--source", action="append", help="of an index; hpo by default; several times for several")
     parser.add_argument("--strings", type=int, default=2_700, help="of each kind: 500 to warm up, 200 singly")
-    parser.add_argument("--rows", type=int, default=100_000, help="of the file; 0 for none")
+    parser.add_argument("--rows", type=int, default=100_000, help="of the file; 0: neither file nor service")
     parser.add_argument("--venvs", type=Path, help="the environments of the other programs")
     given = parser.parse_args()
     given.source = given.source or ["hpo"]
@@ -302,7 +302,7 @@ def main() -> None:
     for name, part in parts(report, checkouts, out):
         try:
             part()
-        except subprocess.CalledProcessError as error:
+        except (subprocess.CalledProcessError, SystemExit) as error:
             report.note(f"{name}: failed: {error}")
     print(report.tables())
 
