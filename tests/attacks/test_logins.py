@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from alphita.service import oidc
+from alphita.service import keys, oidc
 from alphita.service.failures import Refusal
 from alphita.service.settings import Settings
 from tests.service.review_service import code_of
@@ -19,13 +19,13 @@ __all__ = ["as_new", "issuer", "options"]
 @pytest.mark.parametrize("is_known", [True, False], ids=["keys are known", "nothing is known"])
 def test_an_issuer_that_hangs_holds_only_who_needs_something_new(issuer, options, monkeypatch, is_known):
     issuer.rotate("first")
-    monkeypatch.setattr(oidc, "TIMEOUT", 0.3)
+    monkeypatch.setattr(oidc, "TIMEOUT", 1.0)
     made, hung = oidc.Issuer(Settings(**options)), asyncio.Event()
     known, unknown = issuer.token(**WHO), issuer.token(header={"kid": "made up"}, **WHO)
 
     async def hang() -> None:
         hung.set()
-        await asyncio.sleep(5)
+        await asyncio.sleep(20)
 
     async def attack() -> tuple[float, float]:
         if is_known:
@@ -44,8 +44,8 @@ def test_an_issuer_that_hangs_holds_only_who_needs_something_new(issuer, options
         return user, time.monotonic() - began
 
     user, all_ = asyncio.run(attack())
-    assert user < (0.25 if is_known else 1.0)
-    assert all_ < 1.0
+    assert user < (0.9 if is_known else 3.0)
+    assert all_ < 3.0
 
 
 OF_LOGINS = {
@@ -92,7 +92,10 @@ def test_a_name_that_browsers_do_not_take_for_the_cookie_is_not_it(normalizer, i
 
 
 @pytest.mark.parametrize(("path", "count"), [("/login", 3), ("/api/me", 21)])
-def test_behind_a_proxy_one_stranger_leaves_the_others_their_turn(normalizer, issuer, options, path, count):
+def test_behind_a_proxy_one_stranger_leaves_the_others_their_turn(
+    normalizer, issuer, options, monkeypatch, path, count
+):
+    monkeypatch.setattr(keys, "WRONG_A_SECOND", 0.01)
     with server(normalizer, options, rate=0.01, burst=2) as client:
         for _ in range(count):
             answer = client.get(path, headers={"X-Forwarded-For": "10.6.6.6"}, follow_redirects=False)

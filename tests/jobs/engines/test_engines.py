@@ -59,7 +59,8 @@ def environment() -> dict[str, str]:
 
 
 # That processes do is shown where some of them are killed.
-@pytest.mark.parametrize("engine", ["ray", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["ray", "spark"])
 def test_every_engine_writes_the_same_bytes(engine, index_path, source, wanted, tmp_path, monkeypatch):
     pytest.importorskip({"spark": "pyspark"}.get(engine, engine))
     monkeypatch.setattr(job, "FEW_ROWS", run_shards.FEW_ROWS)
