@@ -6,7 +6,7 @@ most 1 / 2048, typically by 0.00001. All arithmetic is float32: stored vectors a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -149,19 +149,6 @@ class Groups:
         members = _numbers(self._grouped[line, :, place])
         some, member = np.divmod(np.flatnonzero(members >= least[line, None]), self._group)
         return Reached(line[some], member * self._width + place[some], members[some, member], self.bound)
-
-
-def reaching(
-    values: Any,  # noqa: ANN401 - an array, or a torch tensor
-    k: int,
-    limit: Callable[[NDArray[Any]], NDArray[Any]] = lambda bound: bound,
-    *,
-    group: int = GROUP,
-    most: int | None = None,
-) -> Reached:
-    """Return the k greatest of each line of `values` (q, n), ties, and a few more; or all from a limit."""
-    groups = Groups(values, k, group=group)
-    return groups.reaching(limit(groups.bound), most)
 
 
 def products(

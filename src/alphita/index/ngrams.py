@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.errors import InputError, UsageError
-from alphita.index.neighbours import GROUP, Reached, greatest, powers, reaching
+from alphita.index.neighbours import GROUP, Groups, Reached, greatest, powers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -419,7 +419,8 @@ class Ngrams:
     def _reaching(self, similarity: NDArray[np.float32], k: int) -> Reached:
         """Return the k strings most similar to each query by shared n-grams, including ties for the last."""
         above_0 = np.finfo(np.float32).tiny
-        return reaching(similarity, k, lambda bound: np.maximum(bound, above_0))
+        groups = Groups(similarity, k)
+        return groups.reaching(np.maximum(groups.bound, above_0))
 
     def _similarities(self, queries: csr_matrix, row: int) -> NDArray[np.float32]:
         """Return the similarity of one query to every string, in whole groups, added up in the order of `_product`."""
