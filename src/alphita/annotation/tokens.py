@@ -28,7 +28,7 @@ for _row in textio.packaged(__package__, "words.tsv"):
 CONJUNCTIONS, INSIDE, OUTSIDE = WORDS["conjunction"], WORDS["inside"], WORDS["outside"]
 COMMON, QUALIFIERS = WORDS["common"], WORDS["qualifier"]
 OTHERWISE = frozenset(tuple(pair.split("-")) for pair in WORDS["otherwise"])
-MAX_FORMS = 1 << 18
+MAX_FORMS = 32_768
 # A longer run of words is cut, so that the work on a sentence stays small.
 MAX_TOKENS = 400
 

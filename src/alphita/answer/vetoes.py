@@ -19,6 +19,7 @@ from alphita.mention.assertion import AMBIGUOUS, DENIED, ONE_SIDE, SEVERAL, WELL
 from alphita.mention.reader import SHORT_CAPITALS, Mention
 from alphita.mention.spelling import ABBREVIATION, NUMERALS, Reading
 from alphita.terminology.rules import sets
+from alphita.terminology.rules.lexicon import REMEMBERED
 from alphita.terminology.text import clean, plain_words
 
 # From this share on, a short form nearly always has this meaning.
@@ -27,7 +28,6 @@ SURE_SHARE = 0.95
 OTHERWISE_SHARE = 0.25
 SHORT_LETTERS = 4
 ROOT_LETTERS = 4
-REMEMBERED = 16_384
 # The source of readings with a counted share.
 CLINIC = "clinic"
 

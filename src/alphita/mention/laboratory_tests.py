@@ -27,6 +27,7 @@ from alphita.mention.laboratory import analytes
 from alphita.mention.spelling import ABBREVIATION, Reading
 from alphita.terminology import laboratory
 from alphita.terminology.laboratory import POINT, PRESENCE, Axes
+from alphita.terminology.rules.lexicon import REMEMBERED
 from alphita.terminology.text import clean
 
 ORIGIN = "laboratory test"
@@ -316,7 +317,7 @@ _PROPERTIES = {code: place for place, code in enumerate(laboratory.properties())
 _SYSTEMS = {code: place for place, code in enumerate(laboratory.systems())}
 
 
-@functools.lru_cache(maxsize=4_096)
+@functools.lru_cache(maxsize=REMEMBERED)
 def system_of(specimen: str) -> str:
     """Return LOINC's code of a specimen in people's words, "" if it is not known."""
     known, text = _specimens(), clean(specimen)
@@ -330,7 +331,7 @@ def _specimen_pattern() -> re.Pattern[str]:
     return re.compile(rf"[,(-]? ?\b(?:in |of )?(?P<words>{'|'.join(map(re.escape, words))})\b\)?,? ?")
 
 
-@functools.lru_cache(maxsize=65_536)
+@functools.lru_cache(maxsize=REMEMBERED)
 def _distance(said: str, system: str) -> int | None:
     """Return how far a system is from the one that was said: 0 if it is meant; None if they exclude each other."""
     if not said or not system or said == system:
@@ -390,7 +391,7 @@ def _core(name: str) -> frozenset[str]:
     return _key(name) - _fillers()
 
 
-@functools.lru_cache(maxsize=65_536)
+@functools.lru_cache(maxsize=REMEMBERED)
 def _word(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] not in "siu" else word
 

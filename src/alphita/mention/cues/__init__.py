@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 from alphita import textio
 from alphita.errors import InputError
 from alphita.terminology import languages
-from alphita.terminology.rules.lexicon import bare
+from alphita.terminology.rules.lexicon import REMEMBERED, bare
 from alphita.terminology.text import clean
 
 Category = Literal["negated", "possible", "family", "historical", "hypothetical"]
@@ -31,7 +31,6 @@ AHEAD, SECTION = "ahead", "section"
 DIRECTIONS = (AHEAD, "back", "both", SECTION)
 _FREE = re.compile(r"(?<=\w{4})(?:frei(?:e[mnrs]?)?|free)\Z")
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*|[?¿;:()+]|(?<![^\W_])[-–](?![^\W\d_])|\.(?=\s|$)|,")
-REMEMBERED = 65_536
 # Maximum characters of a mention that are examined: more than the longest phrase has.
 LOOKED_AT = 80
 # Words after a relative who has the finding: "mother had migraine", "mother's migraine".

@@ -22,11 +22,9 @@ from numpy.typing import NDArray
 from alphita import registry
 from alphita.errors import UsageError
 from alphita.terminology.rules import negation, number, sets, stage, strength
-from alphita.terminology.rules.lexicon import Codes, Flags, Found, Text, joined, read
+from alphita.terminology.rules.lexicon import REMEMBERED, Codes, Flags, Found, Text, joined, read
 
 Bits = NDArray[np.uint16]
-# Words remembered with the rules that they concern.
-MAX_WORDS = 500_000
 
 
 class Rule(Protocol):
@@ -134,7 +132,7 @@ class Profiler:
         if unknown := [name for name in self.rules if name not in RULES]:
             raise UsageError(registry.unknown("rule", unknown[0], RULES))
         self._rules = tuple(RULES[name] for name in self.rules)
-        self._asked = functools.lru_cache(MAX_WORDS)(self._rules_of)
+        self._asked = functools.lru_cache(REMEMBERED)(self._rules_of)
         self.veto_mask = np.uint16(sum(1 << column for column, rule in enumerate(self._rules) if rule.VETO))
 
     def profile(self, strings: Sequence[str]) -> Profiles:

@@ -43,8 +43,9 @@ _PREFIX = 4
 FILE = "lexicon.tsv"
 # Axes whose values are lists for different ends: a word may be in several. On the others it has one value.
 LISTS = ("negation words", "noise", "part", "values")
-# Words, and strings, which several rules read one after the other.
-REMEMBERED, READ_AGAIN = 65_536, 2_048
+# Words and strings that come again, and strings that several rules read one after the other. A server holds as many
+# of each, whatever it is asked.
+REMEMBERED, READ_AGAIN = 16_384, 2_048
 
 
 class Row(NamedTuple):

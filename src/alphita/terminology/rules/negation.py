@@ -105,7 +105,7 @@ def _reach(words: Sequence[str], places: range, most: int) -> list[int]:
     return reach
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=lexicon.REMEMBERED)
 def _bits(word: str) -> int:
     """Return a word's three bits of 61 (fewer, if some fall together); 0 for words that say nothing."""
     if word in _EMPTY or word in _ENDS:
