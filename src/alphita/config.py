@@ -92,8 +92,7 @@ def _none_if_said(cls: type[Config], key: str, value: object) -> object:
     if not isinstance(value, str) or value.lower() != "none" or key not in cls.model_fields:
         return value
     choices = get_args(cls.model_fields[key].annotation)
-    own = any("none" in get_args(choice) for choice in choices)
-    return None if NoneType in choices and not own else value
+    return None if NoneType in choices and not any("none" in get_args(choice) for choice in choices) else value
 
 
 def _written(value: object) -> str:

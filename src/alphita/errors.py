@@ -12,6 +12,7 @@ import importlib
 import io
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, TracebackType
 
@@ -161,8 +162,7 @@ class Rejects:
             InputError: under `strict`.
             AlphitaError: the file cannot be written (a full disk, say).
         """
-        if self.private:
-            value = None
+        value = None if self.private else value
         if self.strict:
             raise InputError(problem, file=file, line=line, field=field, value=value)
         self.count += 1
@@ -173,11 +173,15 @@ class Rejects:
         # Python before 3.13 leaves a lone carriage return unquoted, which then reads as the end of the row.
         style = csv.unix_dialect if any("\r" in cell for cell in cells) else _Plain
         try:
-            if self._file is None:
-                self._file = self._open(self.path)
+            self._file = self._file or self._open(self.path)
             csv.writer(self._file, style).writerow(Guard()(cells))
         except OSError as error:
             raise self._not_written(error) from error
+
+    def tell(self, say: Callable[[str], object], noun: str = "row") -> None:
+        """Say "2 rows left out; see terms.rejects.csv", if there are any."""
+        if self.count:
+            say(f"{counted(self.count, noun)} left out" + (f"; see {self.path}" if self.path else ""))
 
     def close(self) -> None:
         """Flush and close the rejects file, if there is one.
@@ -186,12 +190,11 @@ class Rejects:
             AlphitaError: it cannot be written (a full disk, say).
         """
         file, self._file = self._file, None
-        if file is None:
-            return
         try:
-            with file:
-                file.flush()
-                os.fsync(file.fileno())
+            if file is not None:
+                with file:
+                    file.flush()
+                    os.fsync(file.fileno())
         except OSError as error:
             raise self._not_written(error) from error
 

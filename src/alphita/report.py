@@ -84,9 +84,7 @@ def _commit() -> str | None:
     if not (root / ".git").exists() or not (root / "src" / "alphita").is_dir():
         return None
     commit = _git(root, "rev-parse", "HEAD")
-    if commit is None:
-        return None
-    return commit + ("-dirty" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+    return commit and commit + ("-dirty" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from alphita import apart, progress
-from alphita.errors import InputError, UsageError, require
+from alphita.errors import InputError, UsageError, counted, require
 from alphita.registry import unknown
 
 # A million rows of twenty cells have less.
@@ -62,7 +62,7 @@ def _told(rows: Iterator[Any], path: Path | str) -> Iterator[tuple[int, list[str
         odd += len(others)
         yield number, cells
     if odd > MAX_TOLD:
-        progress.say(f"{path}: {odd:,} numbers are not read as Excel shows them; format these cells as text")
+        progress.say(f"{path}: {counted(odd, 'number')} not read as shown in Excel; format such cells as text")
 
 
 def numbered_rows(path: str, sheet: str | None, option: str) -> Iterator[Any]:

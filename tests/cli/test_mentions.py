@@ -52,7 +52,7 @@ def test_it_writes_mentions_and_says_how_many(asked, terminology, tmp_path, caps
         f"{tmp_path / 'x.mentions'}: 5 mentions of 4 names of 2 concepts in 3 documents of 12 words",
         "  kept: 4 windows, 4 sequences",
     ]
-    assert "2 lines cannot be read; each is in" in said
+    assert "2 lines left out; see" in said
     rejected = (tmp_path / "x.mentions.rejects.csv").read_text(encoding="utf-8").splitlines()
     assert [line.split(",")[1] for line in rejected[1:]] == ["2", "3"]
     found = Mentions.load(tmp_path / "x.mentions")

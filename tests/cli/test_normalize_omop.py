@@ -96,7 +96,7 @@ def test_the_domain_of_each_row(index_path, source, tmp_path, capsys):
     assert normalize(index_path, source, out, *options) == 0
     assert [facts(row) for row in read(out)] == [LANTERN, OIL, NOTHING]
     said = capsys.readouterr().out
-    assert said.startswith("warning: 1 rows have a value in --domain-column that is no domain of the terminology")
+    assert said.startswith("warning: 1 row with a value in --domain-column that is no domain of the terminology")
     assert "answered from all: ? (1)" in said
     assert normalize(index_path, source, out, *options, "--force", "--private") == 0
     assert "answered from all: not shown (1)" in capsys.readouterr().out
@@ -165,8 +165,8 @@ def test_a_row_without_a_code_is_told_first(index_path, tmp_path, capsys):
     source.write_text("code,name\nA,Blue lantern\n,Blue lantern\n ,zz\0z\n")
     assert normalize(index_path, source, tmp_path / "out.csv") == 0
     first, second = capsys.readouterr().out.splitlines()[:2]
-    assert first == f"warning: 1 rows cannot be read; each is in {tmp_path / 'out.csv'}.rejects.csv with the reason"
-    assert second.startswith("warning: 1 rows have no code in --code-column")
+    assert first == f"warning: 1 row not read; the reasons are in {tmp_path / 'out.csv'}.rejects.csv"
+    assert second.startswith("warning: 1 row without a code in --code-column")
 
 
 FORMATS = {"x.sssom.tsv": ["--licence", "https://example.org/l", "--set-id", "https://example.org/s"]}
@@ -213,7 +213,7 @@ def test_values_that_are_not_known_are_told_by_column(index_path, tmp_path, caps
     assert normalize(index_path, source, tmp_path / "answers.csv", *columns) == 0
     said = capsys.readouterr().out
     for column, value in (("specimen", "Blud"), ("language", "xx"), ("unit", "flurbs")):
-        assert f"--{column}-column that is not known, and were answered without it: {value} (1)" in said
+        assert f"--{column}-column that is not known, answered without it: {value} (1)" in said
 
 
 def test_decisions_are_exported_with_what_omop_says_of_their_concepts(index_path, source, tmp_path):

@@ -67,7 +67,7 @@ def test_import(answers, tmp_path):
     result = run(*words, "--column", "text", "--context-from", given)
     assert result.exit_code == 0, result.output
     assert result.stdout == "toes: 2 rows added, 0 known\n"
-    assert "1 rows were set aside" in result.stderr
+    assert "1 row left out; see" in result.stderr
     assert f"--mappings {store}" in result.stderr
     assert stat.S_IMODE(os.stat(store).st_mode) == 0o600
     with open(f"{answers}.import.rejects.csv", newline="") as file:

@@ -51,7 +51,7 @@ def test_tokens_are_learnt_from_files(model, tmp_path, capsys):
     assert alphita("vocabulary", "extend", "--encoder", model, "--corpus", first, "--corpus", second, "-o", out) == 0
     printed, said = capsys.readouterr()
     assert "next: alphita train RECIPE" in said
-    assert "1 lines cannot be read" in said
+    assert "1 line left out; see" in said
     assert "b.txt,1,,,no UTF-8" in (tmp_path / "out.rejects.csv").read_text()
     lines = printed.splitlines()
     before = len(open_wordpiece(model).get_vocab())

@@ -87,7 +87,7 @@ def test_every_kind_of_plugin_works_on_the_command_line(site, lines, tmp_path, c
     assert "lines: lines of ID=name (of alphita-example 1.2)\n" in listed
 
     assert alphita("terminology", "import", "lines", lines, "-o", terminology) == 0
-    assert "1 rows were left out" in capsys.readouterr().err
+    assert "1 row left out; see" in capsys.readouterr().err
     assert alphita("train", "unchanged", "-t", terminology, "--encoder", "alphita-en", "-o", tmp_path / "model") == 0
     assert "terms: 2" in capsys.readouterr().out
     words = ("--no-borrow", "--learn", "no", "--backend", "brute")

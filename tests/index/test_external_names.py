@@ -298,7 +298,7 @@ def test_a_damaged_row_of_a_users_table_is_set_aside_and_counted(tmp_path, capsy
     mine = table(tmp_path / "mine.csv", "1,Dyspnea 1,Puffed_out ,No_id 2,")
     sources = enrichment_of(Choice(borrow=False, names=(str(mine),))).sources
     assert set(sources.names["name"]) == {"Dyspnea", "Puffed out"}
-    assert "2 rows were left out; each is in" in capsys.readouterr().err
+    assert "2 rows left out; see" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rows", ["L:0,disorientation L:0,zzqx_wobble_brain", "L:0,zzqx_wobble_brain"])

@@ -202,7 +202,7 @@ def test_rows_that_cannot_be_read_are_counted(cache, tmp_path, capsys):
     path = tmp_path / "odd.csv"
     path.write_text(TABLE + "X:9,\n,Rash\n")
     assert own(index_of(path)) == 4
-    assert "rows were left out" in capsys.readouterr().err
+    assert "rows left out; see" in capsys.readouterr().err
 
 
 def test_what_nobody_opened_for_long_leaves_when_another_is_made(cache, tmp_path):

@@ -177,7 +177,7 @@ def test_a_code_and_its_target_are_written_once(tmp_path):
         ("2", "sore toe", "OMOP:11"),
         ("3", "none", None),
     ]
-    assert told == [f"{path}: 2 rows that repeat a code and its target were left out"]
+    assert told == [f"{path}: left out: 2 rows with the code and target of an earlier one"]
     # What goes to stdout as it grows would repeat them.
     assert not omop.STREAMS
 
@@ -205,9 +205,9 @@ def test_target_0_is_left_out_where_a_code_has_another_target(tmp_path):
         ("source_code", None),
     ]
     assert told == [
-        f"{path}: 1 rows have no code; their text is the source_code",
-        f"{path}: 1 rows that repeat a code and its target were left out",
-        f"{path}: 2 rows with target 0 of a code that has another target were left out",
+        f"{path}: 1 row without a code; the text is the source_code",
+        f"{path}: left out: 1 row with the code and target of an earlier one",
+        f"{path}: left out: 2 rows with target 0 of a code that has another target",
     ]
 
 

@@ -152,7 +152,7 @@ def test_rows_alike_in_all_are_written_once(tmp_path):
         ("", "sore toe", "HP:0000002"),
         ("LOCAL:7", "sore toe", "HP:0000001"),
     ]
-    assert told == [f"{path}: 1 rows that repeat another one in all were left out"]
+    assert told == [f"{path}: left out: 1 row equal to an earlier one"]
 
 
 def test_reading_what_others_wrote(tmp_path):

@@ -71,7 +71,7 @@ def converted(path: Path, of: str, out: Path, name: str) -> Counter[str]:
         if line.startswith("  not in this format: "):
             for what, number in re.findall(r"(.+?) \(([\d,]+)\)(?:, |$)", line.partition(": ")[2]):
                 lost[what] += int(number.replace(",", ""))
-    for told in (r"warning: ([\d,]+) rows were set aside", r": ([\d,]+) rows .*were left out"):
+    for told in (r"warning: ([\d,]+) rows? left out", r": left out: ([\d,]+) rows?"):
         for number in re.findall(told, result.output):
             lost["set aside"] += int(number.replace(",", ""))
     return lost

@@ -60,7 +60,7 @@ def test_on_the_command_line(bases, tmp_path, monkeypatch):
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert (result.exit_code, result.exception) == (0, None)
     assert "5 concepts" in result.output
-    assert "1 rows were left out" in result.output
+    assert "1 row left out; see" in result.output
     assert load_terminology(output).manifest["config"]["onto"] == "babelon.terminology"
     wrong = CliRunner().invoke(
         app, ["import", "obo", "x.obo", "--onto", str(bases["babelon"]), "-o", str(tmp_path / "y")]

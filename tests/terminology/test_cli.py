@@ -55,7 +55,7 @@ def test_rejects_are_counted_and_readable_by_their_owner_only(tmp_path):
     bad.write_text('format-version: 1.2\n\n[Term]\nid: X:1\nname: One\nsynonym: "Eins"\nis_a: X:404\n')
     said = run("import", "obo", bad, "-o", tmp_path / "new" / "x.terminology")
     rejects = tmp_path / "new" / "x.terminology.rejects.csv"
-    assert f"2 rows were left out; each is in {rejects} with its line" in said
+    assert f"2 rows left out; see {rejects}" in said
     assert [line.split(",")[1] for line in rejects.read_text().splitlines()[1:]] == ["6", "7"]
     assert rejects.stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match=r"bad\.obo:6"):

@@ -20,7 +20,7 @@ import polars as pl
 from alphita import artefact, drafts, progress, textio
 from alphita.answer.normalizer import Normalizer
 from alphita.calibrate.examples import Label
-from alphita.errors import InputError
+from alphita.errors import InputError, counted
 from alphita.index.choice import REVIEWED, Building, ConfirmedName
 from alphita.index.encoding import Encoder
 from alphita.index.store import build
@@ -87,7 +87,7 @@ def in_time(store: ReviewStore, *, share: float = HELD_OUT) -> InTime:
     reviewed, left_out = _settled(store)
     if len(reviewed) < LEAST:
         raise InputError(
-            f"only {len(reviewed)} mentions are settled by a person; at least {LEAST} are needed to learn from",
+            f"{counted(len(reviewed), 'mention')} settled by a person; at least {LEAST} are needed to learn from",
             file=getattr(store, "path", None),
             remedy="review more first",
         )
@@ -106,8 +106,8 @@ def confirmed(
     reviewed, left_out = _settled(store, source, project)
     if contradictory := left_out[SEVERAL_THINGS]:
         progress.say(
-            f"{store.name}: {contradictory:,} rows give the same string different concepts; the newest decision "
-            "answers, and none of them is learned"
+            f"{store.name}: {counted(contradictory, 'row')} with the string of another row and another concept; "
+            "the newest decision answers, and none of them is learned"
         )
     return tuple(
         sorted(

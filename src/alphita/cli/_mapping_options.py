@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from alphita import progress, registry
+from alphita.errors import counted
 from alphita.mappings.formats import PREFIXES, Header, _curies, chosen, day_of
 from alphita.options import STRICT, Option, group, option
 
@@ -39,10 +40,10 @@ class Writing:
 
 
 def tell_losses(output: Path, losses: Counter[str], set_aside: int, reasons: Counter[str] | None = None) -> None:
-    """Print how many rows were set aside, and why, and what a format does not hold, the most frequent first."""
+    """Print how many rows were left out, and why, and what a format does not hold, the most frequent first."""
     if set_aside:
         why = "".join(f"; {number:,}: {reason}" for reason, number in (reasons or Counter()).most_common())
-        progress.say(f"warning: {set_aside:,} rows were set aside; each is in {rejects_of(output)}{why}")
+        progress.say(f"warning: {counted(set_aside, 'row')} left out; see {rejects_of(output)}{why}")
     if losses:
         print("  not in this format: " + ", ".join(f"{what} ({number:,})" for what, number in losses.most_common()))
 

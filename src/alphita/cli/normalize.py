@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from alphita import artefact, machine, progress
 from alphita.cli._from_spec import with_options
-from alphita.errors import masked, shorten
+from alphita.errors import counted, masked, shorten
 from alphita.jobs.spec import Spec
 
 # Values that a warning names.
@@ -99,7 +99,7 @@ def _tell_unknown(spec: Spec, memory: Memory | None, index: Index) -> None:
     unknown = [curie for curie, row in zip(ids, index.concept_rows(ids).tolist(), strict=True) if row < 0]
     if unknown:
         progress.say(
-            f"{masked(spec.mappings)}: decisions name {len(unknown):,} concepts that {spec.to} lacks, such as "
+            f"{masked(spec.mappings)}: decisions name {counted(len(unknown), 'concept')} that {spec.to} lacks, such as "
             f"{shorten(unknown[0])!r}; they still answer; after a new release: alphita mappings migrate"
         )
 
@@ -119,21 +119,22 @@ def warnings_of(summary: Summary) -> list[str]:
     """Return what a user must know before the counts."""
     warnings = []
     if summary.rejects is not None:
-        what = [f"{summary.rejected:,} rows cannot be read"] * bool(summary.rejected)
-        what += [f"the answers of {summary.unwritten:,} rows cannot be written"] * bool(summary.unwritten)
-        warnings.append(f"{' and '.join(what)}; each is in {summary.rejects} with the reason")
+        what = [f"{counted(summary.rejected, 'row')} not read"] * bool(summary.rejected)
+        what += [f"{counted(summary.unwritten, 'answer')} not written"] * bool(summary.unwritten)
+        warnings.append(f"{' and '.join(what)}; the reasons are in {summary.rejects}")
     if summary.no_code:
         warnings.append(
-            f"{summary.no_code:,} rows have no code in --code-column; in formats that need one their text stands for it"
+            f"{counted(summary.no_code, 'row')} without a code in --code-column; "
+            "in formats that need one the text stands for it"
         )
     for column, found in summary.unread.items():
         values = ", ".join(f"{value} ({number:,})" for value, number in Counter(found).most_common(MOST))
-        rows = f"{sum(found.values()):,} rows have a value in --{column.replace('_', '-')}"
+        rows = f"{counted(sum(found.values()), 'row')} with a value in --{column.replace('_', '-')}"
         if column == "domain_column":
-            rows += " that is no domain of the terminology, and were answered from all"
+            rows += " that is no domain of the terminology, answered from all"
             warnings.append(f"{rows}: {values}; say their domains with --domain-map")
         else:
-            warnings.append(f"{rows} that is not known, and were answered without it: {values}")
+            warnings.append(f"{rows} that is not known, answered without it: {values}")
     return [f"warning: {warning}" for warning in warnings]
 
 
@@ -144,12 +145,12 @@ def text_of(summary: Summary, audit: int = 0) -> str:
     reviewed = f"{summary.reviewed:,} reviewed before, " if summary.reviewed else ""
     lines = [
         *warnings_of(summary),
-        f"{summary.rows:,} rows{resumed}: {reviewed}{summary.exact:,} exact, {abbreviation}"
+        f"{counted(summary.rows, 'row')}{resumed}: {reviewed}{summary.exact:,} exact, {abbreviation}"
         f"{summary.nearest:,} nearest, {summary.nil:,} NIL, {summary.rejected:,} rejected; "
         f"{summary.rows_per_second:,.0f} rows/s",
     ]
     if summary.learned is not None:
-        lines.append(f"learned from {summary.learned:,} phrases that reviewers confirmed")
+        lines.append(f"learned from {counted(summary.learned, 'phrase')} that reviewers confirmed")
     if summary.accepted is not None and summary.review is not None:
         accepting, nil = (
             "" if error is None else f" at an allowed error of {100 * error:g}%"

@@ -13,7 +13,7 @@ import typer
 from alphita import artefact, machine, printing, progress, registry
 from alphita.cli._commands import TerminologyCommands
 from alphita.cli._from_spec import JSON, AsJson, Brief, Force, with_options
-from alphita.errors import Rejects, UsageError
+from alphita.errors import Rejects, UsageError, counted
 from alphita.options import REMAKE, STRICT, THREADS, option
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def import_(spec: ImportSpec) -> None:
     terminology = store.load_terminology(output)
     counts = terminology.manifest["counts"]
     print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
-    if rejects.count:
-        progress.say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
+    rejects.tell(progress.say)
     progress.say(f"next: alphita terminology describe {output}")
 
 
@@ -247,7 +246,7 @@ def changes(
     comparison = comparing.changes(load_terminology(old), load_terminology(new))
     for output in outputs or []:
         comparison.write(output)
-        progress.say(f"{len(comparison.table):,} changes are in {output}")
+        progress.say(f"{output}: {counted(len(comparison.table), 'change')}")
     if as_json:
         printing.print_rows(comparison.table.iter_rows(named=True))
     else:
@@ -316,5 +315,4 @@ def subset(
     print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
     for name, count in left_out.items():
         progress.say(f"left out: {count:,} {name}")
-    if rejects.count:
-        progress.say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
+    rejects.tell(progress.say)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from alphita import artefact, machine, printing, progress
 from alphita.cli._from_spec import JSON, with_options
-from alphita.errors import Rejects, UsageError
+from alphita.errors import Rejects, UsageError, counted
 from alphita.options import REMAKE, THREADS, option
 from alphita.spreadsheets import Guard
 
@@ -95,9 +95,8 @@ def merge(spec: MergeSpec) -> None:
         print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
     progress.say(f"what was joined is in {files['joined.tsv']}")
     if merged.conflicts:
-        progress.say(f"{len(merged.conflicts):,} claims were refused; see {files['conflicts.tsv']}")
-    if rejects.count:
-        progress.say(f"{rejects.count:,} rows were left out; each is in {files['rejects.csv']} with its line")
+        progress.say(f"{counted(len(merged.conflicts), 'claim')} refused; see {files['conflicts.tsv']}")
+    rejects.tell(progress.say)
 
 
 def _write_tsv(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> None:

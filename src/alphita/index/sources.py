@@ -206,8 +206,7 @@ def _import(source: DetectedSource, out: Path, name: str) -> None:
     with Rejects(report) as rejects:
         used = {"format": source.format, **options.model_dump(mode="json")}
         store.save(loader.load(list(source.paths), options, rejects), out, config=used, rejects=rejects)
-    if rejects.count:
-        say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
+    rejects.tell(say)
 
 
 def _kept_index(terminology: Path, what: str, choice: Choice, threads: int | None) -> Index:

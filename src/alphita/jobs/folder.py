@@ -30,7 +30,7 @@ from alphita import artefact, clock, drafts, machine, progress
 from alphita.answer.candidates import ranking_of
 from alphita.answer.filters import Filters
 from alphita.answer.normalizer import Normalizer
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError, shorten
+from alphita.errors import AlphitaError, InputError, Rejects, UsageError, counted, shorten
 from alphita.index.choice import LOOKED_AT
 from alphita.index.lookup import VECTORS
 from alphita.jobs import job as one_file
@@ -595,7 +595,7 @@ def input_files(given: Place, out: Place) -> list[Place]:
         raise UsageError(f"{out} lies in the folder of the input; choose another one for the output")
     if len(kept) < len(files):
         progress.say(
-            f"{len(files) - len(kept)} files are an earlier output, and not read: {', '.join(map(str, outputs))}"
+            f"not read: {counted(len(files) - len(kept), 'file')} of an earlier output: {', '.join(map(str, outputs))}"
         )
     if not kept:
         raise InputError("no Parquet file is there but earlier outputs", file=str(given), remedy="give the one to read")

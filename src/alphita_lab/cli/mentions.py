@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from alphita import artefact, machine
+from alphita import artefact, machine, progress
 from alphita.cli._from_spec import with_options
 from alphita.errors import Rejects
 from alphita.options import HOW, REMAKE, THREADS, group, option
-from alphita_lab.cli._shared import TEXT_FIELD, tell_unreadable
+from alphita_lab.cli._shared import TEXT_FIELD
 from alphita_lab.training.mentions.settings import KEPT, MentionSettings
 
 
@@ -60,7 +60,7 @@ def mentions(spec: MentionsSpec) -> None:
             rejects=rejects,
             force=spec.force,
         )
-    tell_unreadable(rejects)
+    rejects.tell(progress.say, "line")
     print(
         f"{output}: {counts['mentions']:,} mentions of {counts['forms']:,} names of {counts['concepts']:,} concepts in "
         f"{counts['documents']:,} documents of {counts['words']:,} words"

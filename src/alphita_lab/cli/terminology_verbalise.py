@@ -69,8 +69,7 @@ def verbalise(spec: VerbaliseSpec) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
     with Rejects(report, strict=spec.strict) as rejects:
         brought = generation.read_generated(spec.generated, terminology, rejects) if spec.generated else None
-    if rejects.count:
-        progress.say(f"{rejects.count:,} lines of {spec.generated} were left out; each is in {report} with its line")
+    rejects.tell(progress.say, "line")
     pairs = held_out.triple_pairs(terminology)
     chosen = [kind.strip() for kind in spec.kinds.split(",") if kind.strip()]
 

@@ -14,7 +14,7 @@ from alphita import artefact, machine, progress
 from alphita.cli._from_spec import Brief, with_options
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.options import HOW, REMAKE, THREADS, option
-from alphita_lab.cli._shared import TEXT_FIELD, tell_unreadable
+from alphita_lab.cli._shared import TEXT_FIELD
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -94,7 +94,7 @@ def extend(spec: ExtendSpec) -> None:
     with Rejects(spec.output.with_name(f"{spec.output.name}.rejects.csv")) as rejects:
         learnt = [_of_file(file, like, spec.text_field, rejects, hidden) for file in spec.corpus]
         kept = [_of_file(file, like, spec.text_field, rejects) for file in spec.protect]
-    tell_unreadable(rejects)
+    rejects.tell(progress.say, "line")
     languages, protected = _tags(spec.languages), _tags(spec.protect_languages)
     if terms is not None:
         learnt += _of_languages(terms, languages, hidden, like)

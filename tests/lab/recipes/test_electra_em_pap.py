@@ -133,9 +133,9 @@ def test_lines_that_cannot_be_used_are_told_and_counted(
     file = tmp_path / "notes.jsonl"
     file.write_text("\n".join([*lines, '{"txt": "fever"}', "[1]", "not JSON"]) + "\n")
     settings = config(file, rho=0.0)
-    told = f"3 lines of the corpus cannot be used; each is in {tmp_path / 'm.rejects.csv'} with its number"
+    told = f"3 lines of the corpus left out; see {tmp_path / 'm.rejects.csv'}"
     electra_em_pap.train(terminology, str(model), tmp_path / "m", settings, dry_run=True)
-    assert "3 lines of the corpus cannot be used; --dry-run lists none" in capsys.readouterr().err
+    assert "3 lines of the corpus left out; --dry-run lists none" in capsys.readouterr().err
     assert not (tmp_path / "m.rejects.csv").exists()
     with cut_at(ReplacedTokenSteps, 2):
         electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)
@@ -157,7 +157,7 @@ def test_a_corpus_of_which_no_line_can_be_used(
 ) -> None:
     file = tmp_path / "notes.jsonl"
     file.write_text('{"txt": "fever"}\n' * 4)
-    with pytest.raises(InputError, match=r"no word to learn from; 4 lines .* each is in .*m\.rejects\.csv with"):
+    with pytest.raises(InputError, match=r"no word to learn from; 4 lines .* see .*m\.rejects\.csv"):
         electra_em_pap.train(terminology, str(model), tmp_path / "m", config(file))
     assert len((tmp_path / "m.rejects.csv").read_text().splitlines()) == 5
     with pytest.raises(InputError, match=r"no text to train on: 0 documents.* 4 lines that cannot be used; look at"):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from alphita import textio
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects, UsageError, counted
 from alphita.mappings.formats import Header, Problem, _curies, _fields, day_of
 from alphita.mappings.record import Mapping, bare
 
@@ -141,9 +141,9 @@ class Document:
                 file.write("\n]}")
             file.write("\n ]\n}\n" if len(rows) else "\n}\n")
         if repeats:
-            header.tell(f"{out}: {repeats:,} mappings that say again what another one says were left out")
+            header.tell(f"{out}: left out: {counted(repeats, 'mapping')} equal to an earlier one")
         if nils:
-            header.tell(f"{out}: {nils:,} NILs of a code and string that have a target as well were left out")
+            header.tell(f"{out}: left out: {counted(nils, 'NIL')} of a code and string that has a target")
 
     def validate(self, header: Header, mapping: Mapping) -> Problem | None:
         """Return why a mapping cannot be written, or None; None, too, for one that is left out anyway."""

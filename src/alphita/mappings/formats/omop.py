@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphita import textio
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects, UsageError, counted
 from alphita.mappings.formats import Header, Problem, TargetInfo, _fields
 from alphita.mappings.formats._fields import split_complete
 from alphita.mappings.record import Mapping, bare
@@ -105,11 +105,11 @@ def finish(header: Header, part: Path, out: Path) -> None:
                 texts += row[CODE] == row[TEXT]
                 writer.writerow(row)
     if texts:
-        header.tell(f"{out}: {texts:,} rows have no code; their text is the source_code")
+        header.tell(f"{out}: {counted(texts, 'row')} without a code; the text is the source_code")
     if repeats:
-        header.tell(f"{out}: {repeats:,} rows that repeat a code and its target were left out")
+        header.tell(f"{out}: left out: {counted(repeats, 'row')} with the code and target of an earlier one")
     if nils:
-        header.tell(f"{out}: {nils:,} rows with target 0 of a code that has another target were left out")
+        header.tell(f"{out}: left out: {counted(nils, 'row')} with target 0 of a code that has another target")
 
 
 def validate(header: Header, mapping: Mapping) -> Problem | None:

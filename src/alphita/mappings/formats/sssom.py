@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects, UsageError, counted
 from alphita.mappings.formats import Header, Problem, _curies, _fields, day_of
 from alphita.mappings.formats._fields import split_complete
 from alphita.mappings.record import Mapping, bare
@@ -152,7 +152,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
         for row in rows.select(columns).iter_rows():
             file.write("\t".join(map(cell, row)) + "\n")
     if repeats := written - len(rows):
-        header.tell(f"{out}: {repeats:,} rows that repeat another one in all were left out")
+        header.tell(f"{out}: left out: {counted(repeats, 'row')} equal to an earlier one")
 
 
 def _identified(header: Header, rows: Any, out: Path) -> Header:  # noqa: ANN401 - a polars DataFrame

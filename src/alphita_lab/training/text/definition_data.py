@@ -297,8 +297,7 @@ def _files(config: TextTraining, terminology: Terminology, rejects: Path | None)
                 field="dev_scored",
                 remedy="give pairs with several scores",
             )
-    if aside.count:
-        say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
+    aside.tell(say)
     return _Files(sets, sentences, generated, aside.count)
 
 

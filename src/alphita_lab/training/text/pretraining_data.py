@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from alphita import artefact, drafts
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects, UsageError, counted
 from alphita.progress import say
 from alphita.terminology.store import load_terminology
 from alphita_lab.training.engine.settings import TermTraining, language_weights
@@ -240,8 +240,8 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
 
 def _unusable(lines: int, sources: Sources) -> str:
     """Say how many lines of the corpus are passed over, and where they are listed."""
-    where = f"each is in {sources.rejects} with its number" if sources.rejects else "--dry-run lists none"
-    return f"{lines:,} lines of the corpus cannot be used; {where}"
+    where = f"see {sources.rejects}" if sources.rejects else "--dry-run lists none"
+    return f"{counted(lines, 'line')} of the corpus left out; {where}"
 
 
 def masking(start: str | Path, share: float, shown: float) -> Masking:
