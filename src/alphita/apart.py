@@ -25,6 +25,8 @@ except ImportError:  # Windows has none
 GIB = 2**30
 DONE = b"null\n"
 PARTS = ("problem", "line", "field", "remedy")
+# Errors that are raised again as they are; a full disk is an OSError.
+KINDS = {kind.__name__: kind for kind in (UsageError, AlphitaError, OSError)}
 
 
 def command(function: str, memory: int) -> tuple[list[str], dict[str, str]]:
@@ -49,7 +51,7 @@ def values(lines: Iterable[bytes], memory: int, file: str | Path | None = None) 
         elif value.keys() == set(PARTS):
             raise InputError(file=file, **value)
         else:
-            raise (UsageError if value["usage"] else AlphitaError)(value["message"])
+            raise KINDS[value["kind"]](*value["args"])
     raise InputError(f"reading it takes more than {memory / GIB:.1f} GB of memory, or it is damaged", file=file)
 
 
@@ -84,8 +86,9 @@ def main() -> None:
         out.write(DONE)
     except InputError as error:
         out.write(encoded({part: getattr(error, part) for part in PARTS}))
-    except AlphitaError as error:
-        out.write(encoded({"usage": isinstance(error, UsageError), "message": str(error)}))
+    except (AlphitaError, OSError) as error:
+        kind = next(name for name, kind in KINDS.items() if isinstance(error, kind))
+        out.write(encoded({"kind": kind, "args": error.args}))
     except MemoryError:
         code = 1
     out.flush()

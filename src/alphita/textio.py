@@ -6,6 +6,7 @@ Commas stand between cells that may be in quotes. Between tabs quotes are text, 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import importlib.resources
@@ -279,13 +280,8 @@ def plain(path: Path) -> Path:
 
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything."""
-    try:
-        with open(path, "rb") as raw:
-            return whole(_unpacked(path, raw), path)
-    except DAMAGED as error:
-        raise _damaged(path, error) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+    with _unpacked(path) as file:
+        return whole(file, path)
 
 
 def whole(file: IO[AnyStr], name: str | Path) -> AnyStr:
@@ -296,13 +292,17 @@ def whole(file: IO[AnyStr], name: str | Path) -> AnyStr:
     return content
 
 
-def _unpacked(path: Path, raw: io.BufferedReader) -> IO[bytes]:
-    is_packed = path.suffix == ".gz" or raw.peek(2)[:2] == GZIP_MAGIC
-    return cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if is_packed else raw
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again")
+@contextlib.contextmanager
+def _unpacked(path: Path) -> Iterator[io.BufferedReader[Any]]:
+    """Open a file, gzipped or not; an InputError if it cannot be read."""
+    try:
+        with open(path, "rb") as raw:
+            is_packed = path.suffix == ".gz" or raw.peek(2)[:2] == GZIP_MAGIC
+            yield io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if is_packed else raw
+    except DAMAGED as error:
+        raise InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again") from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -523,18 +523,9 @@ def decoded_lines(file: io.BufferedReader[Any], name: str | Path, how: Reading =
 def streamed(path: Path, how: Reading = PLAIN) -> Iterator[tuple[int, str]]:
     """Yield (1-based number, line with its end); see `decoded_lines`. The file may be gzipped."""
     number = 0
-    try:
-        with open(path, "rb") as raw:
-            unpacked = _unpacked(path, raw)
-            buffered: io.BufferedReader[Any] = (
-                raw if unpacked is raw else io.BufferedReader(cast(io.RawIOBase, unpacked))
-            )
-            for number, line in enumerate(decoded_lines(buffered, path, how), 1):
-                yield number, line
-    except DAMAGED as error:
-        raise _damaged(path, error) from None
-    except OSError as error:
-        raise InputError(f"cannot read it: {error.strerror or error}", file=path) from None
+    with _unpacked(path) as file:
+        for number, line in enumerate(decoded_lines(file, path, how), 1):
+            yield number, line
     if not number:
         raise InputError("the file is empty", file=path)
 
