@@ -267,8 +267,8 @@ def worst(index: Index) -> dict[str, Request]:
 
 
 WORST_CALLS = {
-    "MCP normalize": call("normalize", mentions=texts(100, 1_000), top=100),
-    "MCP annotate": call("annotate", texts=texts(100, 10_000)),
+    "MCP normalize": call("normalize", mentions=texts(10, 1_000), top=100),
+    "MCP annotate": call("annotate", texts=texts(5, 10_000)),
     "MCP search": call("search", text="a", top=100),
 }
 
