@@ -122,7 +122,7 @@ def test_what_followed_a_release_counts_as_what_was_decided_before(tmp_path):
 def test_too_few_decisions_are_an_error(base, tmp_path):
     with store_of(tmp_path / "r.sqlite", [row("one", candidate("T:1", "x"))], "h") as store:
         say(store, 1, "accept", "T:1")
-        with pytest.raises(InputError, match="only 1 mentions are settled"):
+        with pytest.raises(InputError, match="1 mention settled by a person"):
             learning.in_time(store)
 
 

@@ -84,8 +84,8 @@ def test_a_job_says_what_a_decision_names_that_is_not_there_and_what_contradicts
     words = [tmp_path / "in.csv", "--to", source, "--mappings", store.address, "--mappings-source", "LAB"]
     assert command("normalize", *words, "-o", tmp_path / "out.csv") == 0
     told = capsys.readouterr().err
-    assert f"decisions name 1 concepts that {source} lacks, such as 'X:99'; they still answer" in told
-    assert "2 rows give the same string different concepts; the newest decision answers" in told
+    assert f"decisions name 1 concept that {source} lacks, such as 'X:99'; they still answer" in told
+    assert "2 rows with the string of another row and another concept; the newest decision answers" in told
 
 
 def test_a_phrase_is_answered_a_similar_one_improves_and_both_are_taken_back(source, store):

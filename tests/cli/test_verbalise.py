@@ -73,7 +73,7 @@ def test_generated_definitions_prompts_and_their_price(terminology, tmp_path, ca
     assert "1 generated definitions" in said.out
     assert f"{prompts}: 3 prompts" in said.out
     assert "240 written" in said.out
-    assert "1 lines of" in said.err
+    assert "1 line left out; see" in said.err
     assert "no concept has this id" in Path(f"{output}.rejects.csv").read_text()
     assert alphita(*arguments, "--force", "--strict") == 1
     assert "g.jsonl:2" in capsys.readouterr().err
