@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from alphita.machine import SPIN_COUNT
+from alphita import machine
 
 if TYPE_CHECKING:
     from alphita.answer.normalizer import Normalizer
@@ -21,10 +21,13 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
     os.sched_setaffinity(0, {free[int(worker.removeprefix("gw")) % len(free)]})
 # Beside another program, OpenMP's and OpenBLAS's threads would wait for each other most of the time: a ranker is fitted
 # in a sixth of the processor time by one of the latter. Read when torch and NumPy are imported.
-os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
+os.environ.setdefault("GOMP_SPINCOUNT", machine.SPIN_COUNT)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What a power cut would leave is no test's matter, and thousands of waits for the disk take minutes.
 os.fsync = lambda _: None
+# A server that starts looks through all objects of its process, and a worker has what thousands of tests left: a second.
+SETTLE = machine.settle
+machine.settle = lambda: None
 # The same examples each time, so that a change is judged by itself, and a third of what a test asks for.
 # ALPHITA_RANDOM_TESTS=1 draws all of them, and new ones (`make check-slow`).
 MANY = bool(os.environ.get("ALPHITA_RANDOM_TESTS"))

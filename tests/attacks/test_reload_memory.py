@@ -9,9 +9,11 @@ import weakref
 
 import pytest
 
+from alphita import machine
 from alphita.answer.normalizer import Normalizer
 from alphita.index.store import Index, build
 from alphita.service.workers import Opened
+from tests.conftest import SETTLE
 from tests.doubles import ROWS, HashEncoder, SmallTerminology
 from tests.service.review_service import client_of
 from tests.waiting import wait_until
@@ -25,7 +27,8 @@ def paths(tmp_path_factory):
     return [folder / "one", folder / "two"]
 
 
-def test_an_index_that_is_no_longer_in_service_is_forgotten(paths):
+def test_an_index_that_is_no_longer_in_service_is_forgotten(paths, monkeypatch):
+    monkeypatch.setattr(machine, "settle", SETTLE)
     opened: list[weakref.ref[Normalizer]] = []
     following = itertools.cycle(paths)
 
