@@ -25,7 +25,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", machine.SPIN_COUNT)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What a power cut would leave is no test's matter, and thousands of waits for the disk take minutes.
 os.fsync = lambda _: None
-# A server that starts looks through all objects of its process, and a worker has what thousands of tests left: a second.
+# A server that starts looks through all objects of its process: for a second, among what thousands of tests have left.
 SETTLE = machine.settle
 machine.settle = lambda: None
 # The same examples each time, so that a change is judged by itself, and a third of what a test asks for.

@@ -45,16 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_terminology(folder / "X.terminology")
     assert alphita("terminology", "import", "table", folder / "concepts.csv", "-o", folder / "Y.terminology") == 0
     assert alphita("terminology", "import", "products", folder / "products.csv", "-o", folder / "P.terminology") == 0
-    assert (
-        alphita(
-            "search",
-            "build",
-            "-t",
-            folder / "P.terminology",
-            *("--model", "alphita-en", "-o", folder / "products.search"),
-        )
-        == 0
-    )
+    build = ("--model", "alphita-en", "-o", folder / "products.search")
+    assert alphita("search", "build", "-t", folder / "P.terminology", *build) == 0
     assert alphita("index", folder / "Y.terminology", "--learn", "no", "-o", folder / "Y.index") == 0
     answers = ("--to", folder / "Y.index", "-o", folder / "answers.csv", "--code-column", "code")
     assert alphita("normalize", folder / "words.csv", *answers) == 0
@@ -70,12 +62,8 @@ def test_every_command_is_called() -> None:
         return {leaf for name in names for leaf in leaves(command.get_command(None, name), (*words, name))}
 
     called = [call.split() for _, call in CALLS]
-    missing = [
-        words
-        for words in leaves(typer.main.get_command(cli.app), ())
-        if not any(tuple(call[: len(words)]) == words for call in called)
-    ]
-    assert missing == []
+    every = leaves(typer.main.get_command(cli.app), ())
+    assert [words for words in every if not any(tuple(call[: len(words)]) == words for call in called)] == []
 
 
 def outcomes(extras: set[str], calls: list[str], folder: Path, tmp_path: Path) -> list[dict[str, Any]]:

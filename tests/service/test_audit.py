@@ -163,8 +163,7 @@ def test_a_server_on_a_full_disk_says_so_until_it_is_over(index_path, tmp_path):
             assert (exported.status_code, exported.json()["error"]["code"]) == (503, "unavailable")
             assert str(tmp_path) not in refused.text
             # Small as it is sent, too large unpacked: in the process that reads it.
-            more = {"params": {"name": "new", "source": "S"}, "headers": {"Content-Type": "text/csv"}}
-            refused = ann.post("/api/projects", content=gzip.compress(upload.encode() + b"\n" * 100_000), **more)
+            refused = ann.post("/api/projects", content=gzip.compress(upload.encode() + b"\n" * 100_000), **add)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
             ready = ann.get("/ready")
             assert (ready.status_code, ready.json()["status"]) == (503, "unwritable")
