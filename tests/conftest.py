@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", machine.SPIN_COUNT)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What a power cut would leave is no test's matter, and thousands of waits for the disk take minutes.
 os.fsync = lambda _: None
+gc.set_threshold(10_000, 20, 20)  # to look for garbage among two million objects takes a tenth of the time
 # A server that starts looks through all objects of its process: for a second, among what thousands of tests have left.
 SETTLE = machine.settle
 machine.settle = lambda: None
