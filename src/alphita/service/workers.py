@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from alphita.answer.normalizer import Normalizer, NormalizerOptions
 from alphita.artefact import MANIFEST
 from alphita.errors import AlphitaError, InputError
 from alphita.index.store import Index
-from alphita.jobs.engines.processes import die_with_parent
+from alphita.jobs.engines.processes import end_with_parent
 from alphita.service import logs
 from alphita.service.failures import refusal_of
 from alphita.service.normalizing import NormalizeKind, Question, Work
@@ -158,7 +157,7 @@ class Reopening:
 
     def __call__(self, known: Contents) -> Opened | None:
         """Open it; return None if it is what is `known`."""
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent) as pool:
             path = pool.submit(_path_of, self.index).result()
         if contents(path) == known:
             return None
@@ -199,7 +198,7 @@ def _serve(connection: Connection, opening: Opening) -> None:
     """Be a worker: open, then answer one batch after another until the pipe is closed."""
     # Ctrl-C reaches every process of a terminal; the server decides, and answers what it is at.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=die_with_parent, daemon=True).start()
+    end_with_parent()
     machine.set_threads(opening.options.threads)
     logs.configure(mentions=opening.log_mentions)
     signal.signal(signal.SIGHUP, lambda *_: logs.reopen())

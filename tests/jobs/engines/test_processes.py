@@ -20,15 +20,23 @@ from tests.jobs.engines.engine_contract import CASES, Squares
 from tests.waiting import PYTHONPATH, has_ended, wait_until
 
 # Runs a quick task and three that do not end, and says so when the first is done.
-DRIVER = """
+RUNNING = """
 import sys
 from alphita.jobs.engines.processes import open_engine
 from tests.jobs.engines.engine_contract import Squares
-
-if __name__ == "__main__":
-    with open_engine(2) as engine:
-        for task, receipt in engine.run(Squares(sys.argv[1], held=1), range(4), what="Squaring"):
-            print(receipt["pid"], flush=True)
+with open_engine(2) as engine:
+    for task, receipt in engine.run(Squares(sys.argv[1], held=1), range(4), what="Squaring"):
+        print(receipt["pid"], flush=True)
+"""
+# Opens a new index for a server, which takes long.
+RELOADING = """
+import functools, multiprocessing, threading, time
+from alphita.service.workers import Reopening
+opening = Reopening(functools.partial(time.sleep, 600), None, False, None, 1)
+threading.Thread(target=opening, args=[()], daemon=True).start()
+while not (children := multiprocessing.active_children()):
+    time.sleep(0.1)
+print(children[0].pid, flush=True)
 """
 
 
@@ -96,19 +104,11 @@ def test_two_processes_build_the_index_of_one(engine, tmp_path, monkeypatch):
     assert not (tmp_path / "built.index.parts").exists()
 
 
-def test_workers_end_with_a_killed_driver(tmp_path):
-    script = tmp_path / "driver.py"
-    script.write_text(DRIVER)
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    driver = subprocess.Popen(
-        [sys.executable, str(script), str(notes)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": PYTHONPATH},
-    )
-    pid = int(driver.stdout.readline())
-    driver.kill()
-    driver.wait()
-    driver.stdout.close()
+@pytest.mark.parametrize("program", [RUNNING, RELOADING])
+def test_processes_end_with_a_killed_driver(program, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as driver:
+        pid = int(driver.stdout.readline())
+        driver.kill()
     wait_until(lambda: has_ended(pid))

@@ -132,16 +132,14 @@ def _serve(connection: Connection, opening: bytes, threads: int) -> None:
     """Be a worker: open, then do one task after another until the pipe is closed."""
     # Ctrl-C reaches every process of a terminal; the one that reads the results decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=die_with_parent, daemon=True).start()
+    end_with_parent()
     bench = Bench(lambda: machine.set_threads(threads))
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             connection.send(bench.do(opening, *connection.recv()))
 
 
-def die_with_parent() -> None:
-    """End this process as soon as its parent is gone, in the midst of a task too."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def end_with_parent() -> None:
+    """Let this process end as soon as its parent is gone, in the midst of a task too: no pipe of a pool tells it."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        threading.Thread(target=lambda: os._exit(bool(wait([parent.sentinel]))), daemon=True).start()

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, machine, progress
 from alphita.errors import InputError, Rejects, UsageError, require
+from alphita.jobs.engines.processes import end_with_parent
 from alphita.registry import unknown
 from alphita_lab.training.engine.forward import TokenTable
 from alphita_lab.training.text.corpora import Specials, blocks
@@ -88,7 +89,6 @@ class Jieba:
         # By itself it would read the dictionary from the folder for temporary files, where anyone may have put another.
         self._cutter.FREQ, self._cutter.total = self._cutter.gen_pfdict(self._cutter.get_dict_file())
         self._cutter.initialized = True
-
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(self, texts: Sequence[str]) -> list[Int64]:
@@ -96,8 +96,7 @@ class Jieba:
             return self.here(texts)
         if self._pool is None:
             # Spawned: a process that is forked beside the tokenizer's threads may stand still.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(machine.threads(), mp_context=context, initializer=_open_jieba)
+            self._pool = ProcessPoolExecutor(machine.threads(), multiprocessing.get_context("spawn"), _open_jieba)
             weakref.finalize(self, self._pool.shutdown, cancel_futures=True)
         parts = [texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE)]
         return [spans for part in self._pool.map(_by_jieba, parts) for spans in part]
@@ -126,6 +125,7 @@ _JIEBA: list[Jieba] = []
 
 
 def _open_jieba() -> None:
+    end_with_parent()
     _JIEBA.append(Jieba())
 
 
