@@ -24,7 +24,7 @@ WORDS = 1500
 README_WORDS = 1200
 # Pages that answer by a list.
 LISTS = {"index.md", "glossary.md"}
-# Results that are longer, without what is drawn from JSON: a line an experiment, four experiments with a paper's claims.
+# Results that are longer, without what is drawn from JSON: a line an experiment, four experiments with their claims.
 LONG = {"results/log.md", "results/product_search.md"}
 RESULTS = [page for page in PAGES if page.parent.name == "results"]
 
