@@ -140,8 +140,10 @@ def test_a_code_is_given_only_where_it_is_accepted(deciding):
     assert (answer["decision"], answer["concept_id"], answer["confidence"]) == ("accept", "T:2", 0.5)
     assert [one["may_be_used"] for one in (same, other, invented, bare)] == [True, False, False, True]
     assert other["reason"].startswith("another code is accepted, T:2: ")
-    deciding.decision = "review"
-    answer, same, *_ = ask(agents.server(deciding, Settings()), asking)
+    deciding.decision, asked = "review", []
+    further = [lambda kind, questions: asked.append(kind) or agents.Work(deciding)(kind, questions)]
+    answer, same, *_ = ask(agents.server(deciding, Settings(), further), asking)
+    assert asked
     assert (answer["decision"], answer["concept_id"], same["may_be_used"]) == ("review", None, False)
     assert answer["candidates"][0]["concept_id"] == "T:2"
 
@@ -162,13 +164,10 @@ def test_over_http_access_is_that_of_the_service(index_path, tmp_path):
     key, monitor = keys.add(path, "ann"), keys.add(path, "grafana", roles=["monitor"])
     for options, headers in (((), {}), (("--keys", path), {"Authorization": f"Bearer {key}"})):
         with open(tmp_path / "log", "w") as log:
+            program = [sys.executable, *command(index_path, "--http", "127.0.0.1:0", *options)]
+            environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
             process = subprocess.Popen(
-                [sys.executable, *command(index_path, "--http", "127.0.0.1:0", *options)],
-                cwd=ROOT,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
+                program, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
             )
         try:
             line = process.stdout.readline()

@@ -62,9 +62,11 @@ def mcp(spec: McpSpec) -> None:
     threads = machine.set_threads(spec.running.threads)
     from alphita.answer.normalizer import Normalizer, NormalizerOptions
     from alphita.index.sources import index_of
-    from alphita.service import agents, logs
+    from alphita.service import agents, logs, workers
 
-    how = asdict(spec.running) | {"threads": threads, "target": spec.concepts.target}
+    # A further process answers small calls beside a large one, which other clients may send.
+    processes = 1 if spec.http is None else min(2, workers.default_processes(spec.running.device, threads))
+    how = asdict(spec.running) | {"threads": machine.set_threads(threads // processes), "target": spec.concepts.target}
     options = NormalizerOptions(error=spec.error, nil_error=spec.nil_error, filters=spec.concepts.filters(), **how)
     normalizer = Normalizer(index_of(spec.to, spec.given, threads=threads), options=options)
     normalizer.normalize(["warm up"])
@@ -74,4 +76,7 @@ def mcp(spec: McpSpec) -> None:
         agents.server(normalizer, settings).run("stdio")
         return
     with listen(settings) as listening:
-        run_app(agents.create(normalizer, settings), settings, listening)
+        further = workers.further(normalizer.index, options, processes) if workers.is_room() else ()
+        for worker in further:
+            worker.warm_up()
+        run_app(agents.create(normalizer, settings, further), settings, listening)

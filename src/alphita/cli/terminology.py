@@ -74,9 +74,7 @@ def import_(spec: ImportSpec) -> None:
             used["onto"] = Path(used["onto"]).name
         # Not held by a name here, so that saving frees each table once it is written.
         store.save(loader.load(files, options, rejects), output, config=used, rejects=rejects, force=spec.force)
-    terminology = store.load_terminology(output)
-    counts = terminology.manifest["counts"]
-    print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
+    print(f"{output}: {store.load_terminology(output).summary}")
     rejects.tell(progress.say)
     progress.say(f"next: alphita terminology describe {output}")
 
@@ -311,8 +309,7 @@ def subset(
             "retired": retired,
         }
         store.save(tables, output, config=used, rejects=rejects, force=force)
-    counts = store.load_terminology(output).manifest["counts"]
-    print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
+    print(f"{output}: {store.load_terminology(output).summary}")
     for name, count in left_out.items():
         progress.say(f"left out: {count:,} {name}")
     rejects.tell(progress.say)

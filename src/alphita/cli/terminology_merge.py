@@ -77,10 +77,8 @@ def merge(spec: MergeSpec) -> None:
             "mappings": [path.name for path in mappings],
             **options.model_dump(),
         }
-        counts: dict[str, int] = {}
 
         def write_beside(saved: dict[str, int]) -> None:
-            counts.update(saved)
             _write_tsv(files["joined.tsv"], merging.JOINED_COLUMNS, merged.joined)
             _write_tsv(files["conflicts.tsv"], merging.CONFLICT_COLUMNS, merged.conflicts)
             with artefact.atomic_file(files["merge.json"], "w") as file:
@@ -92,7 +90,7 @@ def merge(spec: MergeSpec) -> None:
         printing.print_rows({"table": title, "name": name, "count": count} for title, name, count in rows)
     else:
         _show(merged.counts)
-        print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
+        print(f"{output}: {store.load_terminology(output).summary}")
     progress.say(f"what was joined is in {files['joined.tsv']}")
     if merged.conflicts:
         progress.say(f"{counted(len(merged.conflicts), 'claim')} refused; see {files['conflicts.tsv']}")
@@ -107,9 +105,7 @@ def _write_tsv(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, s
 
 
 def _show(counts: Mapping[str, Mapping[str, int]]) -> None:
-    for title, numbers in counts.items():
-        if not numbers:
-            continue
+    for title, numbers in filter(lambda pair: pair[1], counts.items()):
         print(title)
         for name, number in list(numbers.items())[:SHOWN]:
             print(f"  {number:>10,}  {name}")

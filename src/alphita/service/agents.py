@@ -25,7 +25,6 @@ from starlette.types import Receive, Scope, Send
 
 from alphita import __version__
 from alphita.answer.normalizer import Normalizer
-from alphita.answer.records import Candidate
 from alphita.errors import AlphitaError
 from alphita.mappings.record import Decision
 from alphita.service import app, keys, logs, normalizing
@@ -45,6 +44,7 @@ from alphita.service.normalizing import (
     check_strings,
 )
 from alphita.service.settings import Settings
+from alphita.service.workers import Worker
 from alphita.terminology import prefixes
 
 PATH = "/mcp"
@@ -155,10 +155,11 @@ class Tools:
         """Ask this before you write down a code for a string: it says whether the code may be used without a person."""
         self._check("concept_id", [concept_id])
         [answer] = await self._decided(asking, [mention], TOP, billable)
+        prefix = (answer.concept_id or "").partition(":")[0]
         rows = self._normalizer.allowed.row(concept_id), self._normalizer.allowed.row(answer.concept_id or "")
         if answer.decision != "accept":
             reason = f"{answer.decision}: {answer.reason}"
-        elif answer.concept_id in (prefixes.normalize(concept_id), f"{_prefix_of(answer.concept_id)}:{concept_id}"):
+        elif answer.concept_id in (prefixes.normalize(concept_id), f"{prefix}:{concept_id}"):
             return Checked(may_be_used=True, reason=answer.reason, answer=answer)
         elif rows[0] >= 0 and rows[0] == rows[1]:
             reason = f"{concept_id} was replaced: use {answer.concept_id}"
@@ -213,21 +214,20 @@ def _check_size(size: int, most: int, what: str) -> None:
         raise Refusal(422, "too_many", f"{size:,} {what}, at most {most:,} a call")
 
 
-def server(normalizer: Normalizer, settings: Settings) -> MCPServer:
+def server(normalizer: Normalizer, settings: Settings, further: Sequence[Worker] = ()) -> MCPServer:
     """Return the server with its tools; the limits of the settings are those of each call."""
     made = MCPServer("alphita", version=__version__, instructions=RULE, log_level="ERROR", subscriptions=False)
     # Its messages may hold what was asked.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
-    tools = Tools(normalizer, settings, normalizing.batcher(Work(normalizer), settings))
+    batcher = normalizing.batcher(Work(normalizer), settings)
+    for worker in further:
+        batcher.add(worker)
+    tools = Tools(normalizer, settings, batcher)
     for tool in (tools.normalize, tools.check_code, tools.annotate, tools.lookup, tools.search):
         rule = RULE if tool in (tools.normalize, tools.annotate) else ""
         about = " ".join(filter(None, [*(tool.__doc__ or "").split(), rule]))
         made.add_tool(_bounded(tool), description=about, annotations=READ_ONLY, structured_output=True)
     return made
-
-
-def _prefix_of(concept_id: str | None) -> str:
-    return (concept_id or "").partition(":")[0]
 
 
 def decide(result: Answer) -> Decided:
@@ -236,7 +236,7 @@ def decide(result: Answer) -> Decided:
     reason = result.explanation or ""
     if result.decision is None:
         reason += "; this index has no calibration, so that nothing is accepted"
-    is_usable = decision == "accept"
+    is_usable, shown = decision == "accept", Suggestion.model_fields
     return Decided(
         mention=result.mention,
         decision=decision,
@@ -244,12 +244,8 @@ def decide(result: Answer) -> Decided:
         concept_name=result.concept_name if is_usable else None,
         confidence=result.confidence,
         reason=reason,
-        candidates=[_suggestion(one) for one in result.candidates],
+        candidates=[Suggestion(**{name: getattr(one, name) for name in shown}) for one in result.candidates],
     )
-
-
-def _suggestion(one: Candidate) -> Suggestion:
-    return Suggestion(**{name: getattr(one, name) for name in Suggestion.model_fields})
 
 
 def _of_text(found: bytes) -> OfText:
@@ -300,13 +296,13 @@ def _bounded(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any
     return called
 
 
-def create(normalizer: Normalizer, settings: Settings) -> Starlette:
+def create(normalizer: Normalizer, settings: Settings, further: Sequence[Worker] = ()) -> Starlette:
     """Return the server as a web app at /mcp, with the service's access and limits."""
     settings.check()
     ring = keys.KeyRing(settings.keys)
     # `Origins` does what the SDK's own check would.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    mcp = server(normalizer, settings)
+    mcp = server(normalizer, settings, further)
     for path in keys.OPEN:
         mcp.custom_route(path, methods=["GET"])(_ready)
     made = mcp.streamable_http_app(

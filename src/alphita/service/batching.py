@@ -23,8 +23,6 @@ A_out = TypeVar("A_out", covariant=True)
 
 CHARACTERS_A_TOKEN = 4
 SPECIAL_TOKENS = 2
-# Tokens beyond are cut by the encoders.
-MAX_TOKENS = 128
 # Weight of the newest batch in the rate of answering.
 NEWEST = 0.2
 # Seconds of a batch while several clients ask, and while one does: another may come meanwhile.
@@ -35,6 +33,8 @@ ACTIVE = 10.0
 EXPENSE = 64
 # Tokens of a turn, however slow the machine is: a question of fewer is never a long one.
 LEAST_TURN = 64
+# Kinds whose speed is known.
+MAX_KINDS = 64
 # What waits is shared by idle workers in parts of no fewer tokens: each batch has its own expense.
 MIN_SHARE = 512
 
@@ -98,7 +98,7 @@ class Shared:
 
 def tokens(string: str) -> int:
     """Return about how many tokens a string has."""
-    return min(SPECIAL_TOKENS + -(-len(string) // CHARACTERS_A_TOKEN), MAX_TOKENS)
+    return SPECIAL_TOKENS + -(-len(string) // CHARACTERS_A_TOKEN)
 
 
 class Arrival:
@@ -199,8 +199,8 @@ class Batcher(Generic[Q, A]):
         # By client; the one whose turn it is comes first.
         self._queue: dict[str, deque[_Job[Q, A]]] = {}
         self._asked: dict[str, float] = {}
-        # Seconds and tokens of a kind's latest batches.
-        self._spent: dict[type, tuple[float, float]] = {}
+        # Seconds and tokens of a kind's latest batches, of the kinds that came last.
+        self._spent: dict[Hashable, tuple[float, float]] = {}
         self._workers = [_Worker(0, work)]
         self._idle = list(self._workers)
         self._pump: asyncio.Task[None] | None = None
@@ -371,9 +371,9 @@ class Batcher(Generic[Q, A]):
         while self._asked and now - (first := next(iter(self._asked.items())))[1] > ACTIVE:
             del self._asked[first[0]]
         is_alone = len(self._asked) < 2
-        if type(kind) not in self._spent:
+        if kind not in self._spent:
             return math.inf if is_alone else float(LEAST_TURN)
-        seconds, cost = self._spent[type(kind)]
+        seconds, cost = self._spent[kind]
         return max(float(LEAST_TURN), (alone if is_alone else TURN) * cost / seconds - EXPENSE)
 
     def _next_of(self, jobs: deque[_Job[Q, A]], kind: Hashable | None) -> _Job[Q, A] | None:
@@ -437,9 +437,11 @@ class Batcher(Generic[Q, A]):
         seconds = time.perf_counter() - start
         if len(answers) != len(questions):
             raise RuntimeError(f"{len(questions)} questions got {len(answers)} answers")
-        cost, kind = sum(part.cost for part in parts), type(parts[0].job.kind)
-        before = self._spent.get(kind, (0.0, 0.0))
+        cost, kind = sum(part.cost for part in parts), parts[0].job.kind
+        before = self._spent.pop(kind, (0.0, 0.0))
         self._spent[kind] = (1 - NEWEST) * before[0] + max(seconds, 1e-6), (1 - NEWEST) * before[1] + cost + EXPENSE
+        if len(self._spent) > MAX_KINDS:
+            del self._spent[next(iter(self._spent))]
         rate = len(questions) / max(seconds, 1e-6)
         self._rate = rate if not self._rate else NEWEST * rate + (1 - NEWEST) * self._rate
         self._observe(Batch(len(questions), cost, len(parts), seconds))

@@ -27,7 +27,7 @@ from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
 from alphita.review.records import Unknown
 from alphita.service import concepts
-from alphita.service.batching import CHARACTERS_A_TOKEN, TURN, Batch, Batcher, OutOfTime, QueueFull, tokens
+from alphita.service.batching import TURN, Batch, Batcher, OutOfTime, QueueFull, tokens
 from alphita.service.concepts import EVERYTHING, Finder, Finders, FoundConcept, Narrowed
 from alphita.service.failures import Refusal, documented, media_type, unknown
 from alphita.service.settings import Settings
@@ -256,8 +256,8 @@ def encode(result: Result, top: int) -> bytes:
 
 
 def cost(question: Question) -> int:
-    """Return about how many tokens a question costs; those of a long text are not cut."""
-    return max(tokens(question.string), len(question.string) // CHARACTERS_A_TOKEN)
+    """Return about how many tokens a question costs, those too that an encoder cuts."""
+    return tokens(question.string)
 
 
 def batcher(

@@ -166,12 +166,13 @@ class Reopening:
         normalizer = Normalizer(index := Index.open(path, verify=False), options=self.options)
         normalizer.encoder()
         terminology = load_terminology(self.terminology) if self.terminology is not None else None
-        return Opened(normalizer, terminology, self.further(index))
+        return Opened(normalizer, terminology, further(index, self.options, self.processes, self.log_mentions))
 
-    def further(self, index: Index) -> list[Worker]:
-        """Return the further processes that answer from an index, not started."""
-        opening = Opening(index.path, contents_opened(index), self.options, self.log_mentions)
-        return [Worker(opening) for _ in range(self.processes - 1)]
+
+def further(index: Index, options: NormalizerOptions, processes: int, log_mentions: bool = False) -> list[Worker]:
+    """Return the processes that answer from an index beside this one, not started."""
+    opening = Opening(index.path, contents_opened(index), options, log_mentions)
+    return [Worker(opening) for _ in range(processes - 1)]
 
 
 def _path_of(index: Callable[[], Index]) -> Path:

@@ -200,12 +200,14 @@ class Terminology:
         """Number of triples."""
         return len(self.triples)
 
+    @property
+    def summary(self) -> str:
+        """How large it is: "3 concepts, 5 terms, 2 relations"."""
+        return f"{self.n_concepts:,} concepts, {self.n_terms:,} terms, {self.n_relations:,} relations"
+
     def __repr__(self) -> str:
         """Show where it lies and how large it is."""
-        return (
-            f"Terminology({str(self.path)!r}: {self.n_concepts:,} concepts, {self.n_terms:,} terms, "
-            f"{self.n_relations:,} relations)"
-        )
+        return f"Terminology({str(self.path)!r}: {self.summary})"
 
     # --- ids ---------------------------------------------------------------------------------------------------------
 

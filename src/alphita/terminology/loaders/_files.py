@@ -183,10 +183,6 @@ def release_date(member: Member) -> str | None:
     return dates[-1] if dates else None
 
 
-def _endless_line(place: str, line: int | None) -> InputError:
-    return InputError("a line of more than 16 MB: this is not a text file of the format", file=place, line=line)
-
-
 def whole_lines(pieces: Iterable[bytes], place: str, *, counted: bool = False) -> Iterator[bytes]:
     """Yield the pieces of a file cut at the ends of lines, each block ended by a line feed."""
     rest, number = b"", 1
@@ -197,7 +193,8 @@ def whole_lines(pieces: Iterable[bytes], place: str, *, counted: bool = False) -
             number += piece.count(b"\n") if counted else 0
         rest += piece[end:]
         if len(rest) > MAX_LINE_BYTES:
-            raise _endless_line(place, number if counted else None)
+            problem = "a line of more than 16 MB: this is not a text file of the format"
+            raise InputError(problem, file=place, line=number if counted else None)
     if rest:
         yield rest + b"\n"
 

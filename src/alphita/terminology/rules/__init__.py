@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from alphita import registry
 from alphita.errors import UsageError
 from alphita.terminology.rules import negation, number, sets, stage, strength
-from alphita.terminology.rules.lexicon import REMEMBERED, Codes, Flags, Found, Text, joined, read
+from alphita.terminology.rules.lexicon import READ_AGAIN, REMEMBERED, Codes, Flags, Found, Text, joined, read
 
 Bits = NDArray[np.uint16]
 
@@ -132,7 +132,11 @@ class Profiler:
         if unknown := [name for name in self.rules if name not in RULES]:
             raise UsageError(registry.unknown("rule", unknown[0], RULES))
         self._rules = tuple(RULES[name] for name in self.rules)
-        self._asked = functools.lru_cache(REMEMBERED)(self._rules_of)
+        self._asked = functools.lru_cache(REMEMBERED)(
+            lambda word: sum(1 << column for column, rule in enumerate(self._rules) if rule.concerns(word))
+        )
+        # A mention is explained beside each of its candidates.
+        self._found = functools.lru_cache(READ_AGAIN)(lambda column, text: self._rules[column].find(text))
         self.veto_mask = np.uint16(sum(1 << column for column, rule in enumerate(self._rules) if rule.VETO))
 
     def profile(self, strings: Sequence[str]) -> Profiles:
@@ -161,9 +165,6 @@ class Profiler:
     def _concerning(self, text: Text) -> int:
         """Return which rules must read a string, as bits."""
         return joined(map(self._asked, text.words))
-
-    def _rules_of(self, word: str) -> int:
-        return sum(1 << column for column, rule in enumerate(self._rules) if rule.concerns(word))
 
     def compare(
         self, left: Profiles, left_rows: NDArray[np.integer], right: Profiles, right_rows: NDArray[np.integer]
@@ -200,7 +201,7 @@ class Profiler:
         for column, (name, rule) in enumerate(zip(self.rules, self._rules, strict=True)):
             if not both >> column & 1:
                 continue
-            mine, other = rule.find(left), rule.find(right)
+            mine, other = self._found(column, left), self._found(column, right)
             pair: list[Any] = [np.int64(rule.code([found.value for found in side])) for side in (mine, other)]
             if any(map(rule.speaks, pair)) and rule.contradict(*pair):
                 mention_words, term_words = (", ".join(found.words for found in side) for side in (mine, other))
