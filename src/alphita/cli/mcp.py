@@ -76,7 +76,7 @@ def mcp(spec: McpSpec) -> None:
         agents.server(normalizer, settings).run("stdio")
         return
     with listen(settings) as listening:
-        further = workers.further(normalizer.index, options, processes) if workers.is_room() else ()
+        further = workers.workers_for(normalizer.index, options, processes) if workers.is_room() else ()
         for worker in further:
             worker.warm_up()
         run_app(agents.create(normalizer, settings, further), settings, listening)

@@ -131,7 +131,7 @@ def _run(spec: ServeSpec) -> None:
     from alphita.review.store import ReviewStore
     from alphita.service import app, logs, review_files
     from alphita.service.checking import confidence
-    from alphita.service.workers import Reopening, default_processes, further
+    from alphita.service.workers import Reopening, default_processes, workers_for
     from alphita.terminology.store import load_terminology
 
     to, mappings = _served(spec)
@@ -160,7 +160,7 @@ def _run(spec: ServeSpec) -> None:
             if (finding := confidence(normalizer)).state != "ok":
                 logs.warn("no calibration of its own", message=finding.text)
             reopening = Reopening(open_index, options, spec.settings.log_mentions, spec.terminology, processes)
-            others = further(index, options, processes, spec.settings.log_mentions)
+            others = workers_for(index, options, processes, spec.settings.log_mentions)
             served = app.create(spec.settings, normalizer, store, opened, others, reopening)
             run_app(served, spec.settings, listening, show=spec.demo and sys.stdout.isatty())
         finally:

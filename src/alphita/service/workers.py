@@ -166,10 +166,10 @@ class Reopening:
         normalizer = Normalizer(index := Index.open(path, verify=False), options=self.options)
         normalizer.encoder()
         terminology = load_terminology(self.terminology) if self.terminology is not None else None
-        return Opened(normalizer, terminology, further(index, self.options, self.processes, self.log_mentions))
+        return Opened(normalizer, terminology, workers_for(index, self.options, self.processes, self.log_mentions))
 
 
-def further(index: Index, options: NormalizerOptions, processes: int, log_mentions: bool = False) -> list[Worker]:
+def workers_for(index: Index, options: NormalizerOptions, processes: int, log_mentions: bool = False) -> list[Worker]:
     """Return the processes that answer from an index beside this one, not started."""
     opening = Opening(index.path, contents_opened(index), options, log_mentions)
     return [Worker(opening) for _ in range(processes - 1)]
